@@ -215,6 +215,16 @@ std::pair<M, optimizers::Optimizer> initialize(const M& model,
   return {model, optimizer};
 }
 
+/// Does not compile: modules do not call each other as layers do, so that a policy has no effect.
+template <class M, std::derived_from<optimizers::Optimizer> O>
+requires(!std::derived_from<M, Model> && std::convertible_to<const M&, Layer>)
+    std::pair<M, O> initialize(const M& module, const O& optimizer, const InitializeOptions& = {}) {
+  static_assert(!std::same_as<M, M>,
+                "a td::nn module computes in a lower dtype under td::amp::autocast: open it around "
+                "the forward pass, and scale the loss by a td::amp::GradScaler");
+  return {module, optimizer};
+}
+
 /// Options of scale_loss().
 struct ScaleLossOptions {
   int loss_id = 0;             ///< which of InitializeOptions::num_losses

@@ -227,6 +227,17 @@ class CallbackList : public std::vector<Callback> {
       : std::vector<Callback>(callbacks.begin(), callbacks.end()) {}
 };
 
+/// Steps after which something is saved, or "epoch", which stands for none.
+class SaveFrequency : public std::optional<std::int64_t> {
+ public:
+  using std::optional<std::int64_t>::optional;
+  /// The steps, or none.
+  SaveFrequency(std::optional<std::int64_t> steps)  // NOLINT: implicit
+      : std::optional<std::int64_t>(steps) {}
+  /// "epoch". Throws InvalidArgumentError for another string.
+  SaveFrequency(const char* text);  // NOLINT: implicit
+};
+
 /// Options of ModelCheckpoint().
 struct ModelCheckpointOptions {
   std::string monitor = "val_loss";  ///< metric that decides which epoch is best
@@ -237,7 +248,7 @@ struct ModelCheckpointOptions {
   std::string mode = "auto";  ///< "min", "max", or "auto": as the metric says
   /// Steps after which the weights are saved, instead of after each epoch. The metrics are then the
   /// running means, which wait for the devices after each step.
-  std::optional<std::int64_t> save_freq{};
+  SaveFrequency save_freq{};
 };
 /// Saves the weights after each epoch. "{epoch}" in the path is replaced by the number of the
 /// epoch, from 1, and the name of a metric in braces by its value. Folders are made. Before the
@@ -270,6 +281,13 @@ class EarlyStopping : public Callback {
  public:
   /// A callback.
   explicit EarlyStopping(const EarlyStoppingOptions& options = {});
+  /// @{
+  /// The number of the epoch that ended training, from 0 (0: none did); that of the best epoch; and
+  /// the best value. As the attributes of Keras's callback.
+  std::int64_t stopped_epoch() const;
+  std::int64_t best_epoch() const;
+  double best() const;
+  /// @}
 };
 
 /// Sets the learning rate at the start of each epoch to schedule(epoch, current rate). As
@@ -324,19 +342,26 @@ class CSVLogger : public Callback {
   explicit CSVLogger(const std::filesystem::path& path, bool append = false);
 };
 
+/// Options of TensorBoard().
+struct TensorBoardOptions {
+  std::filesystem::path log_dir = "logs";  ///< directory
+};
 /// Writes event files for TensorBoard: scalars per epoch under `directory`/train and
 /// `directory`/validation. As tf.keras.callbacks.TensorBoard.
 class TensorBoard : public Callback {
  public:
   /// A callback that writes to this directory.
   explicit TensorBoard(const std::filesystem::path& directory);
+  /// The same with options.
+  template <std::same_as<TensorBoardOptions> Options = TensorBoardOptions>
+  explicit TensorBoard(const Options& options) : TensorBoard(options.log_dir) {}
 };
 
 /// Options of TrainingCheckpoint().
 struct TrainingCheckpointOptions {
   /// Steps between checkpoints, counted within each epoch. A checkpoint is also saved at the end of
   /// each epoch.
-  std::optional<std::int64_t> save_freq{};
+  SaveFrequency save_freq{};
   /// Resumes from the file; throws NotFoundError if there is none.
   bool resume = false;
   /// Writes on another thread while training continues. A save waits for the one before; its error
@@ -387,7 +412,7 @@ class StopOnSignal : public Callback {
 struct BackupAndRestoreOptions {
   /// Steps between backups, counted within each epoch. A backup is also saved at the end of each
   /// epoch.
-  std::optional<std::int64_t> save_freq{};
+  SaveFrequency save_freq{};
   /// Deletes the backup at the end of training, unless training was stopped within an epoch.
   bool delete_checkpoint = true;
   /// As TrainingCheckpointOptions::background.

@@ -67,8 +67,9 @@ struct ServerOptions {
 
 /// A task of a cluster, as arguments of Server. As those of tf.distribute.Server.
 struct ServerTask {
-  std::string job_name{};  ///< type of the task: "ps" or "worker"
-  int task_index = 0;      ///< index of the task among those of its type
+  std::string job_name{};         ///< type of the task: "ps" or "worker"
+  int task_index = 0;             ///< index of the task among those of its type
+  std::string protocol = "grpc";  ///< no other exists
 };
 
 /// The task of a process that does not run the training program: a "ps" task holds variables and
@@ -85,9 +86,9 @@ class Server {
   /// damaged; UnavailableError without gRPC.
   explicit Server(const ClusterResolver& cluster, const ServerOptions& options = {});
   /// @{
-  /// The server of a task of this cluster. As tf.distribute.Server.
-  Server(const ClusterSpec& cluster, const ServerTask& task)
-      : Server(SimpleClusterResolver(cluster, task.job_name, task.task_index)) {}
+  /// The server of a task of this cluster. Throws InvalidArgumentError for another protocol than
+  /// "grpc". As tf.distribute.Server.
+  Server(const ClusterSpec& cluster, const ServerTask& task);
   Server(const ClusterSpec& cluster, const std::string& job_name, int task_index)
       : Server(SimpleClusterResolver(cluster, job_name, task_index)) {}
   /// @}
@@ -133,6 +134,7 @@ class InProcessCluster : public ClusterResolver {
   /// The same with numbers as arguments.
   InProcessCluster(int num_workers, int num_ps)
       : InProcessCluster(InProcessClusterOptions{.num_workers = num_workers, .num_ps = num_ps}) {}
+  const ClusterResolver& cluster_resolver() const { return *this; }  ///< the cluster
 
  private:
   struct Started;

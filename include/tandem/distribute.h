@@ -521,6 +521,8 @@ class DistributedDataset {
   Iterator begin() const;
   /// The end of the iteration.
   std::default_sentinel_t end() const { return {}; }
+  /// For Tandem's own code: the dataset. Throws InvalidArgumentError for another strategy.
+  const data::Dataset& dataset_of(const StrategyImpl* strategy) const;
 
  private:
   data::Dataset dataset_;

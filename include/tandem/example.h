@@ -78,6 +78,7 @@ class Example : private HasTensorOperators {
     return only()->item<T>();
   }
   double item() const { return only()->item(); }
+  Tensor numpy() const { return *only(); }
   template <class T>
   std::vector<T> to_vector() const {
     return only()->to_vector<T>();

@@ -156,6 +156,9 @@ class GraphScope {
   std::unique_ptr<Saved> saved_;
 };
 inline GraphScope Graph::as_default() const { return GraphScope(*this); }
+/// The graph that this thread builds. Throws FailedPreconditionError outside a GraphScope. As
+/// tf.compat.v1.get_default_graph.
+Graph get_default_graph();
 
 /// Names of operations added while it exists begin with "name/"; if the name is in use, with
 /// "name_1/". An empty name opens the root. Without a graph it has no effect. As tf.name_scope.
@@ -300,6 +303,11 @@ class Session {
     return run(Feeds(), std::vector<Fetch>{Fetch(fetch)}).front();
   }
   /// @}
+  /// One fetch with the feeds at the end, as in Python: `session.run(loss, {{x, batch}})`.
+  template <std::convertible_to<Fetch> F>
+  Tensor run(const F& fetch, const Feeds& feeds) {
+    return run(feeds, fetch);
+  }
 
   /// Frees the variables and compiled programs; later runs throw RuntimeError.
   void close();

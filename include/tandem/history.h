@@ -13,11 +13,25 @@
 
 namespace tandem {
 
+/// Values by name, one per epoch. at() and [] of a temporary give the values themselves.
+class HistoryValues : public std::map<std::string, std::vector<double>> {
+ public:
+  using std::map<std::string, std::vector<double>>::map;
+  const HistoryValues& operator()() const { return *this; }  ///< themselves
+  /// @{
+  /// The values of this name, as of a map.
+  const std::vector<double>& at(const std::string& name) const& { return map::at(name); }
+  std::vector<double> at(const std::string& name) const&& { return map::at(name); }
+  std::vector<double>& operator[](const std::string& name) & { return map::operator[](name); }
+  std::vector<double> operator[](const std::string& name) && { return map::operator[](name); }
+  /// @}
+};
+
 /// Training history: per epoch "loss", the metrics and, with validation data, "val_loss", ... As
 /// tf.keras.callbacks.History.
 struct History {
-  std::vector<std::int64_t> epoch{};                     ///< numbers of the epochs
-  std::map<std::string, std::vector<double>> history{};  ///< values by name, one per epoch
+  std::vector<std::int64_t> epoch{};  ///< numbers of the epochs
+  HistoryValues history{};            ///< values by name, one per epoch
   /// @{
   /// The values of this name. Throws NotFoundError that lists the names.
   const std::vector<double>& at(const std::string& name) const&;

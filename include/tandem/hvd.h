@@ -189,6 +189,18 @@ Handle allreduce_async(const Tensor& tensor, const Name& name) {
   return allreduce_async(tensor, {.name = name});
 }
 /// @}
+/// @{
+/// The same with a name and an operation.
+template <std::convertible_to<std::string> Name, std::same_as<Op> Operation>
+[[nodiscard("x is not changed: write x = allreduce(x, name, op)")]] Tensor allreduce(
+    const Tensor& tensor, const Name& name, Operation op) {
+  return allreduce(tensor, {.name = name, .op = op});
+}
+template <std::convertible_to<std::string> Name, std::same_as<Op> Operation>
+Handle allreduce_async(const Tensor& tensor, const Name& name, Operation op) {
+  return allreduce_async(tensor, {.name = name, .op = op});
+}
+/// @}
 /// Makes `tensor` the result of allreduce(), and returns it. Other Tensors with the same elements
 /// keep them. As hvd.allreduce_.
 inline Tensor& allreduce_(Tensor& tensor, const AllreduceOptions& options = {}) {

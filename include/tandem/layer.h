@@ -303,6 +303,7 @@ class Layer {
   /// @}
 
   bool defined() const { return layer_ != nullptr; }  ///< false for a default-constructed layer
+  const Layer* operator->() const { return this; }    ///< this handle, as of a pointer to a layer
   /// The layer. Throws FailedPreconditionError if undefined.
   LayerBase& base() const;
   const std::shared_ptr<LayerBase>& shared() const { return layer_; }  ///< for Tandem's own code

@@ -5,7 +5,9 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <tuple>
 #include <utility>
 
 #include "tandem/tandem.h"
@@ -54,6 +56,93 @@ class MadeModule : public ModuleHolder<Impl> {
   template <std::same_as<std::nullptr_t> Null>
   MadeModule(Null) {}  // NOLINT: nullptr stands for it
 };
+
+/// The sizes of a module and its other arguments, set one after another: a module is made of them,
+/// `Linear(LinearOptions(4, 8).bias(false))`. As the options of torch::nn.
+template <class Module, class Arguments, class... Sizes>
+class ModuleOptions {
+ public:
+  explicit ModuleOptions(Sizes... sizes) : sizes_(std::move(sizes)...) {}  ///< with these sizes
+  /// With the first of the other arguments, if there are no sizes.
+  template <std::floating_point Value>
+  requires(sizeof...(Sizes) == 0) explicit ModuleOptions(Value value) : arguments_{value} {}
+/// @{
+/// Sets the argument of this name, if the module has it.
+#define TANDEM_SETTER(name)                                                  \
+  template <class Value>                                                     \
+  requires requires(Arguments & to, const Value& value) { to.name = value; } \
+  ModuleOptions& name(const Value& value) {                                  \
+    arguments_.name = value;                                                 \
+    return *this;                                                            \
+  }
+  TANDEM_SETTER(stride)
+  TANDEM_SETTER(padding)
+  TANDEM_SETTER(output_padding)
+  TANDEM_SETTER(dilation)
+  TANDEM_SETTER(groups)
+  TANDEM_SETTER(bias)
+  TANDEM_SETTER(padding_mode)
+  TANDEM_SETTER(ceil_mode)
+  TANDEM_SETTER(count_include_pad)
+  TANDEM_SETTER(divisor_override)
+  TANDEM_SETTER(eps)
+  TANDEM_SETTER(momentum)
+  TANDEM_SETTER(affine)
+  TANDEM_SETTER(elementwise_affine)
+  TANDEM_SETTER(negative_slope)
+  TANDEM_SETTER(p)
+  TANDEM_SETTER(inplace)
+#undef TANDEM_SETTER
+  /// @}
+  /// The module.
+  operator Module() const {  // NOLINT: the options stand for it
+    return std::apply(
+        [this](const auto&... sizes) {
+          if constexpr (std::constructible_from<Module, Sizes..., Arguments>)
+            return Module(sizes..., arguments_);
+          else
+            return Module(sizes..., arguments_.value());
+        },
+        sizes_);
+  }
+
+ private:
+  std::tuple<Sizes...> sizes_;
+  Arguments arguments_;
+};
+/// For ModuleOptions: the arguments of LeakyReLU.
+class LeakyReLUArguments {
+ public:
+  double negative_slope = 0.01;                    ///< factor of negative elements
+  bool inplace = false;                            ///< no effect: inputs do not change
+  double value() const { return negative_slope; }  ///< the argument of the constructor
+};
+/// For ModuleOptions: the arguments of Dropout.
+class DropoutArguments {
+ public:
+  double p = 0.5;                     ///< part of the elements that is dropped
+  bool inplace = false;               ///< no effect: inputs do not change
+  double value() const { return p; }  ///< the argument of the constructor
+};
+/// @{
+/// The arguments of the modules of these names.
+using LinearOptions = ModuleOptions<Linear, tandem::nn::LinearOptions, std::int64_t, std::int64_t>;
+using Conv1dOptions =
+    ModuleOptions<Conv1d, Conv1dArguments, std::int64_t, std::int64_t, std::int64_t>;
+using Conv3dOptions = ModuleOptions<Conv3d, Conv3dArguments, std::int64_t, std::int64_t, Triple>;
+using ConvTranspose1dOptions = ModuleOptions<ConvTranspose1d, ConvTranspose1dArguments,
+                                             std::int64_t, std::int64_t, std::int64_t>;
+using ConvTranspose2dOptions =
+    ModuleOptions<ConvTranspose2d, ConvTranspose2dArguments, std::int64_t, std::int64_t, Pair>;
+using MaxPool2dOptions = ModuleOptions<MaxPool2d, MaxPool2dArguments, Pair>;
+using AvgPool2dOptions = ModuleOptions<AvgPool2d, AvgPool2dArguments, Pair>;
+using BatchNorm1dOptions = ModuleOptions<BatchNorm1d, BatchNormOptions, std::int64_t>;
+using BatchNorm2dOptions = ModuleOptions<BatchNorm2d, BatchNormOptions, std::int64_t>;
+using GroupNormOptions =
+    ModuleOptions<GroupNorm, tandem::nn::GroupNormOptions, std::int64_t, std::int64_t>;
+using LeakyReLUOptions = ModuleOptions<LeakyReLU, LeakyReLUArguments>;
+using DropoutOptions = ModuleOptions<Dropout, DropoutArguments>;
+/// @}
 
 }  // namespace nn
 }  // namespace tandem::libtorch

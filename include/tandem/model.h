@@ -321,7 +321,7 @@ class Model {
   /// inputs or (inputs, ...). As tf.keras.Model.predict.
   Predictions predict(const data::Dataset& data, const EvaluateOptions& options = {}) const;
   Predictions predict(const Tensor& x, const EvaluateOptions& options = {}) const;
-  Predictions predict(TensorList inputs, const EvaluateOptions& options = {}) const;
+  Predictions predict(ModelTensors inputs, const EvaluateOptions& options = {}) const;
   /// @}
   /// One training step on this batch. Returns its loss and metrics by name, from before the step.
   /// As tf.keras.Model.train_on_batch with return_dict.

@@ -46,6 +46,7 @@
 #include "tandem/optim.h"
 #include "tandem/optimizers.h"
 #include "tandem/parallel.h"
+#include "tandem/parameter_server.h"
 #include "tandem/partitioners.h"
 #include "tandem/random.h"
 #include "tandem/scatter.h"
@@ -115,6 +116,8 @@ inline void manual_seed(std::uint64_t seed) { random::set_seed(seed); }  ///< as
 // PyTorch: arrays
 [[nodiscard]] inline Tensor cat(TensorList tensors, std::int64_t axis = 0) { return concat(tensors, axis); }  ///< as concat()
 [[nodiscard]] inline Tensor concatenate(TensorList tensors, std::int64_t axis = 0) { return concat(tensors, axis); }  ///< as concat()
+[[nodiscard]] inline Tensor cat(TensorList tensors, const AxisOptions& options) { return concat(tensors, options); }  ///< as concat()
+[[nodiscard]] inline Tensor concatenate(TensorList tensors, const AxisOptions& options) { return concat(tensors, options); }  ///< as concat()
 [[nodiscard]] inline Tensor unsqueeze(const Tensor& x, std::int64_t axis) { return expand_dims(x, axis); }  ///< as expand_dims()
 [[nodiscard]] inline Tensor permute(const Tensor& x, const Dims& axes) { return transpose(x, axes); }  ///< as transpose()
 [[nodiscard]] inline Tensor transpose(const Tensor& x, std::int64_t axis, std::int64_t other) { return x.transpose(axis, other); }  ///< as Tensor::transpose()
@@ -231,7 +234,8 @@ using nn::softplus;
 using tandem::bincount; using tandem::segment_mean; using tandem::segment_sum; using tandem::unsorted_segment_mean; using tandem::unsorted_segment_sum;
 template <detail::Integer Classes> [[nodiscard]] Tensor confusion_matrix(const Tensor& labels, const Tensor& predictions, Classes num_classes) { return confusion_matrix(labels, predictions, ConfusionMatrixOptions{.num_classes = static_cast<std::int64_t>(num_classes)}); }  ///< as confusion_matrix()
 }  // namespace math
-namespace linalg { using math::l2_normalize; using tandem::eye; using tandem::global_norm; using tandem::matmul; using tandem::norm; }
+namespace linalg { [[nodiscard]] inline Tensor inverse(const Tensor& x) { return inv(x); }  ///< as inv()
+using math::l2_normalize; using tandem::eye; using tandem::global_norm; using tandem::matmul; using tandem::norm; }
 namespace nn {
 using tandem::sigmoid; using tandem::tanh;
 [[nodiscard]] inline Tensor silu(const Tensor& x) { return swish(x); }  ///< as swish()
@@ -272,6 +276,7 @@ using ReduceLROnPlateauScheduler = lr_scheduler::ReduceLROnPlateau;  ///< libtor
 
 using optimizers::zip;  ///< Python's zip(gradients, variables)
 inline void save(const optim::Optimizer& optimizer, const std::filesystem::path& path) { save(optimizer.state_dict(), path); }  ///< save() of state_dict()
+template <std::convertible_to<std::filesystem::path> Path, class Saved> requires(!std::convertible_to<const Saved&, std::filesystem::path>) void save(const Path& path, const Saved& saved) { save(saved, path); }  ///< save() with the path first, as NumPy's
 inline void load(const optim::Optimizer& optimizer, const std::filesystem::path& path) { optimizer.load_state_dict(load(path)); }  ///< load_state_dict() of load()
 using Logs = callbacks::Logs;  ///< as callbacks::Logs
 using data::Dataset;           ///< data::Dataset
@@ -316,6 +321,9 @@ inline Metric get(std::string_view name) { return from_name(name); }
 }  // namespace tandem
 
 // --- models ---
+namespace tandem {
+using KerasTensor = SymbolicInput;  ///< as SymbolicInput, in Keras
+}
 namespace tandem::models {
 using tandem::Model;       ///< as Model, in Keras
 using tandem::Sequential;  ///< as Sequential, in Keras
@@ -470,9 +478,24 @@ using CommunicationImplementation = Communication;  ///< as tf.distribute.experi
 inline InProcessCluster create_in_process_cluster(int num_workers, int num_ps) { return {num_workers, num_ps}; }
 inline InProcessCluster create_in_process_cluster(const InProcessClusterOptions& options) { return InProcessCluster(options); }
 /// @}
+/// As tf.distribute.cluster_resolver.
+namespace cluster_resolver {
+using distribute::ClusterResolver;          ///< as tf.distribute.cluster_resolver's
+using distribute::SimpleClusterResolver;    ///< as tf.distribute.cluster_resolver's
+using distribute::TFConfigClusterResolver;  ///< as tf.distribute.cluster_resolver's
+}  // namespace cluster_resolver
+/// As tf.distribute.coordinator.
+namespace coordinator {
+using distribute::ClusterCoordinator;  ///< as tf.distribute.coordinator's
+using distribute::PerWorkerValues;     ///< as tf.distribute.coordinator's
+using distribute::RemoteValue;         ///< as tf.distribute.coordinator's
+}  // namespace coordinator
 /// As tf.distribute.experimental.
 namespace experimental {
+namespace coordinator = distribute::coordinator;  // as tf.distribute.experimental's
+using distribute::ParameterServerStrategy;      ///< as tf.distribute.experimental's
 using distribute::CentralStorageStrategy;       ///< as tf.distribute.experimental's
+using distribute::CommunicationOptions;         ///< as tf.distribute.experimental's
 using distribute::CommunicationImplementation;  ///< as tf.distribute.experimental's
 using distribute::MultiWorkerMirroredStrategy;  ///< as tf.distribute.experimental's
 /// As tf.distribute.experimental.partitioners.
@@ -495,6 +518,7 @@ inline constexpr std::int64_t UNKNOWN_CARDINALITY = kUnknownCardinality;    ///<
 namespace tandem {
 using device = DeviceScope;  ///< as in TensorFlow
 using name_scope = NameScope;  ///< as NameScope
+inline Graph::Operation global_variables_initializer() { return get_default_graph().initializer(); }  ///< as Graph::initializer()
 using config::LogicalDeviceConfiguration;  ///< as config::LogicalDeviceConfiguration
 }  // namespace tandem
 
@@ -532,6 +556,15 @@ inline void set_num_threads(int n) { config::set_intra_op_parallelism_threads(n)
 /// As torch.cuda.
 namespace tandem::cuda {
 using tandem::synchronize;  ///< of all devices
+/// As torch.cuda.amp.
+namespace amp {
+using tandem::amp::GradScaler;  ///< as amp::GradScaler
+/// As amp::autocast.
+class autocast : public tandem::amp::autocast {
+ public:
+  explicit autocast(bool enabled = true) : tandem::amp::autocast({.enabled = enabled}) {}  ///< on, or off
+};
+}  // namespace amp
 /// Whether there is a GPU.
 inline bool is_available() { return !config::list_physical_devices("GPU").empty(); }
 /// The number of GPUs.

@@ -18,6 +18,10 @@
 #include "tandem/tensor.h"
 #include "tandem/variable.h"
 
+namespace tandem {
+class GradientTape;
+}
+
 /// Optimizers and learning-rate schedules. As tf.keras.optimizers.
 namespace tandem::optimizers {
 
@@ -141,6 +145,8 @@ class Optimizer {
   /// Computes the gradients of the scalar `loss` and takes a step. Each gradient is summed over the
   /// replicas as soon as it is computed. Variables without a gradient as in apply_gradients().
   void minimize(const Tensor& loss, const std::vector<Variable>& variables);
+  /// The same with the gradients of a tape that has recorded the loss. As `tape` in Keras 2.
+  void minimize(const Tensor& loss, const std::vector<Variable>& variables, GradientTape& tape);
 
   /// The loss times the scale; the loss itself without loss scaling (LossScaleOptimizer()). For
   /// steps whose gradients are computed outside of minimize(), which scales by itself. As
@@ -156,7 +162,12 @@ class Optimizer {
   /// The API of torch.optim: takes a step with grad() of the parameters that were given to the
   /// constructor. Parameters without a gradient do not change, without a warning, as in PyTorch.
   void step();
-  void zero_grad();                                 ///< clears grad() of the parameters
+  void zero_grad();  ///< clears grad() of the parameters
+  /// The same, which frees the gradients whatever `set_to_none` is.
+  template <std::same_as<bool> SetToNone>
+  void zero_grad(SetToNone) {
+    zero_grad();
+  }
   const std::vector<Variable>& parameters() const;  ///< parameters of step() and zero_grad()
 
   std::int64_t iterations() const;  ///< number of steps taken
@@ -229,12 +240,16 @@ class SGD : public Optimizer {
  public:
   SGD();  ///< with default options
   /// @{
-  /// With options, or only a learning rate. `parameters` are for step() and zero_grad(), and may be
-  /// given first, as in PyTorch. Throws InvalidArgumentError for options out of range.
+  /// With options, a learning rate, or a rate and further options, as SGD(0.1, {.momentum = 0.9}).
+  /// `parameters` are for step() and zero_grad(), and may be given first, as in PyTorch. Throws
+  /// InvalidArgumentError for options out of range.
   explicit SGD(const SGDOptions& options, std::vector<Variable> parameters = {});
-  explicit SGD(const LearningRate& rate, std::vector<Variable> parameters = {});
+  explicit SGD(const LearningRate& rate, ParameterList parameters = {});
   explicit SGD(ParameterList parameters, const SGDOptions& options = {});
   SGD(ParameterList parameters, const LearningRate& rate);
+  template <std::same_as<SGDOptions> Options = SGDOptions>
+  SGD(const LearningRate& rate, Options options)
+      : SGD((options.learning_rate = rate, std::move(options))) {}
   /// @}
   /// With a momentum, as SGD(0.01, 0.9).
   SGD(const LearningRate& rate, double momentum, bool nesterov = false);
@@ -262,12 +277,16 @@ class Adam : public Optimizer {
  public:
   Adam();  ///< with default options
   /// @{
-  /// With options, or only a learning rate. `parameters` are for step() and zero_grad(), and may be
-  /// given first, as in PyTorch. Throws InvalidArgumentError for options out of range.
+  /// With options, a learning rate, or a rate and further options, as SGD(0.1, {.momentum = 0.9}).
+  /// `parameters` are for step() and zero_grad(), and may be given first, as in PyTorch. Throws
+  /// InvalidArgumentError for options out of range.
   explicit Adam(const AdamOptions& options, std::vector<Variable> parameters = {});
-  explicit Adam(const LearningRate& rate, std::vector<Variable> parameters = {});
+  explicit Adam(const LearningRate& rate, ParameterList parameters = {});
   explicit Adam(ParameterList parameters, const AdamOptions& options = {});
   Adam(ParameterList parameters, const LearningRate& rate);
+  template <std::same_as<AdamOptions> Options = AdamOptions>
+  Adam(const LearningRate& rate, Options options)
+      : Adam((options.learning_rate = rate, std::move(options))) {}
   /// @}
 };
 
@@ -293,12 +312,16 @@ class AdamW : public Optimizer {
  public:
   AdamW();  ///< with default options
   /// @{
-  /// With options, or only a learning rate. `parameters` are for step() and zero_grad(), and may be
-  /// given first, as in PyTorch. Throws InvalidArgumentError for options out of range.
+  /// With options, a learning rate, or a rate and further options, as SGD(0.1, {.momentum = 0.9}).
+  /// `parameters` are for step() and zero_grad(), and may be given first, as in PyTorch. Throws
+  /// InvalidArgumentError for options out of range.
   explicit AdamW(const AdamWOptions& options, std::vector<Variable> parameters = {});
-  explicit AdamW(const LearningRate& rate, std::vector<Variable> parameters = {});
+  explicit AdamW(const LearningRate& rate, ParameterList parameters = {});
   explicit AdamW(ParameterList parameters, const AdamWOptions& options = {});
   AdamW(ParameterList parameters, const LearningRate& rate);
+  template <std::same_as<AdamWOptions> Options = AdamWOptions>
+  AdamW(const LearningRate& rate, Options options)
+      : AdamW((options.learning_rate = rate, std::move(options))) {}
   /// @}
 };
 
@@ -324,12 +347,16 @@ class RMSprop : public Optimizer {
  public:
   RMSprop();  ///< with default options
   /// @{
-  /// With options, or only a learning rate. `parameters` are for step() and zero_grad(), and may be
-  /// given first, as in PyTorch. Throws InvalidArgumentError for options out of range.
+  /// With options, a learning rate, or a rate and further options, as SGD(0.1, {.momentum = 0.9}).
+  /// `parameters` are for step() and zero_grad(), and may be given first, as in PyTorch. Throws
+  /// InvalidArgumentError for options out of range.
   explicit RMSprop(const RMSpropOptions& options, std::vector<Variable> parameters = {});
-  explicit RMSprop(const LearningRate& rate, std::vector<Variable> parameters = {});
+  explicit RMSprop(const LearningRate& rate, ParameterList parameters = {});
   explicit RMSprop(ParameterList parameters, const RMSpropOptions& options = {});
   RMSprop(ParameterList parameters, const LearningRate& rate);
+  template <std::same_as<RMSpropOptions> Options = RMSpropOptions>
+  RMSprop(const LearningRate& rate, Options options)
+      : RMSprop((options.learning_rate = rate, std::move(options))) {}
   /// @}
 };
 
@@ -353,12 +380,16 @@ class Adagrad : public Optimizer {
  public:
   Adagrad();  ///< with default options
   /// @{
-  /// With options, or only a learning rate. `parameters` are for step() and zero_grad(), and may be
-  /// given first, as in PyTorch. Throws InvalidArgumentError for options out of range.
+  /// With options, a learning rate, or a rate and further options, as SGD(0.1, {.momentum = 0.9}).
+  /// `parameters` are for step() and zero_grad(), and may be given first, as in PyTorch. Throws
+  /// InvalidArgumentError for options out of range.
   explicit Adagrad(const AdagradOptions& options, std::vector<Variable> parameters = {});
-  explicit Adagrad(const LearningRate& rate, std::vector<Variable> parameters = {});
+  explicit Adagrad(const LearningRate& rate, ParameterList parameters = {});
   explicit Adagrad(ParameterList parameters, const AdagradOptions& options = {});
   Adagrad(ParameterList parameters, const LearningRate& rate);
+  template <std::same_as<AdagradOptions> Options = AdagradOptions>
+  Adagrad(const LearningRate& rate, Options options)
+      : Adagrad((options.learning_rate = rate, std::move(options))) {}
   /// @}
 };
 
@@ -385,12 +416,16 @@ class LAMB : public Optimizer {
  public:
   LAMB();  ///< with default options
   /// @{
-  /// With options, or only a learning rate. `parameters` are for step() and zero_grad(), and may be
-  /// given first, as in PyTorch. Throws InvalidArgumentError for options out of range.
+  /// With options, a learning rate, or a rate and further options, as SGD(0.1, {.momentum = 0.9}).
+  /// `parameters` are for step() and zero_grad(), and may be given first, as in PyTorch. Throws
+  /// InvalidArgumentError for options out of range.
   explicit LAMB(const LAMBOptions& options, std::vector<Variable> parameters = {});
-  explicit LAMB(const LearningRate& rate, std::vector<Variable> parameters = {});
+  explicit LAMB(const LearningRate& rate, ParameterList parameters = {});
   explicit LAMB(ParameterList parameters, const LAMBOptions& options = {});
   LAMB(ParameterList parameters, const LearningRate& rate);
+  template <std::same_as<LAMBOptions> Options = LAMBOptions>
+  LAMB(const LearningRate& rate, Options options)
+      : LAMB((options.learning_rate = rate, std::move(options))) {}
   /// @}
 };
 

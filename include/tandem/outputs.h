@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <initializer_list>
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,12 +65,30 @@ class PerOutput {
   bool of_each_ = false;
 };
 
-/// The inputs or the targets of a model, as a parameter type: a tensor, or several in braces.
+/// The inputs or the targets of a model, as a parameter type: a tensor, several in braces in the
+/// model's order, or several by the names of inputs or outputs, `{{"title", x}, {"body", y}}` or a
+/// std::map, as the dictionaries of tf.keras.Model.fit.
 class ModelTensors : public TensorList {
  public:
   using TensorList::TensorList;
+  /// @{
+  /// Tensors by name.
+  ModelTensors(std::initializer_list<std::pair<std::string, Tensor>> tensors)  // NOLINT: implicit
+      : ModelTensors(std::vector<std::pair<std::string, Tensor>>(tensors)) {}
+  ModelTensors(const std::map<std::string, Tensor>& tensors)  // NOLINT: implicit
+      : ModelTensors(std::vector<std::pair<std::string, Tensor>>(tensors.begin(), tensors.end())) {}
+  ModelTensors(const std::vector<std::pair<std::string, Tensor>>& tensors);  // NOLINT: implicit
+  /// @}
   /// One.
   ModelTensors(const Tensor& tensor) : TensorList(std::span(&tensor, 1)) {}  // NOLINT: implicit
+
+  /// For Tandem's own code: the tensors in the order of these names. `what`: "input" or "output".
+  /// Throws InvalidArgumentError for other names.
+  std::vector<Tensor> in_order(const std::vector<std::string>& names, const char* what) const;
+
+ private:
+  std::vector<std::string> names_;                // empty: in the model's order
+  std::shared_ptr<std::vector<Tensor>> tensors_;  // with names
 };
 
 /// The result of Model::predict(): the output, as a tensor. If a model has several outputs, the

@@ -152,14 +152,20 @@ class PerWorkerDataset {
   /// A value without a dataset.
   PerWorkerDataset() = default;
   /// Dtypes and shapes of the components of the elements.
-  std::vector<data::ComponentSpec> element_spec() const { return iterator().element_spec(); }
+  std::vector<data::ComponentSpec> element_spec() const { return traced().element_spec(); }
+  /// @{
+  /// This dataset, as an argument of schedule(): each worker has one iterator of it. As
+  /// iter(per_worker_dataset) in TensorFlow.
+  const PerWorkerDataset& iterator() const { return *this; }
+  const PerWorkerDataset& begin() const { return *this; }
+  /// @}
 
   /// For Tandem's own code.
   class State;
   /// For Tandem's own code.
   explicit PerWorkerDataset(std::shared_ptr<State> state) : state_(std::move(state)) {}
   /// For Tandem's own code: the iterator that stands for those of the workers in a trace.
-  const data::Iterator& iterator() const;
+  const data::Iterator& traced() const;
 
  private:
   std::shared_ptr<State> state_;
@@ -265,23 +271,21 @@ class ClusterCoordinator {
   /// its own pace; shuffle and repeat it, and choose the number of calls. The order of a shuffle is
   /// different on each worker, unless it was given a seed. `make` is called once, in this process.
   /// The pipeline is sent with its tensors; files are read by the workers, under the same paths. A
-  /// worker that was restarted continues where it was. (TensorFlow's begins again.)
+  /// worker that was restarted continues where it was. (TensorFlow's begins again.) A worker is one
+  /// replica, so that a DistributedDataset of this strategy is its dataset.
   /// As tf.distribute.coordinator.ClusterCoordinator.create_per_worker_dataset.
   ///
   /// Throws UnimplementedError, which names the transformation, for a pipeline with a C++ function
   /// that cannot be traced, such as a generator: use data::registered_dataset().
   PerWorkerDataset create_per_worker_dataset(const data::Dataset& dataset);
   PerWorkerDataset create_per_worker_dataset(const data::DatasetFn& make);
+  PerWorkerDataset create_per_worker_dataset(const DistributedDataset& dataset);
   template <std::invocable<> Make>
   PerWorkerDataset create_per_worker_dataset(const Make& make) {
-    using Made = std::invoke_result_t<const Make&>;
-    static_assert(std::convertible_to<Made, data::Dataset>,
-                  "a worker is one replica: write create_per_worker_dataset(dataset_fn) with the "
-                  "function that makes the dataset, without distribute_datasets_from_function()");
-    if constexpr (std::convertible_to<Made, data::Dataset>)
+    if constexpr (std::convertible_to<std::invoke_result_t<const Make&>, data::Dataset>)
       return create_per_worker_dataset(static_cast<data::Dataset>(make()));
     else
-      return {};
+      return create_per_worker_dataset(static_cast<const DistributedDataset&>(make()));
   }
   /// @}
 
@@ -309,9 +313,7 @@ class ClusterCoordinator {
   static const T& traced(const T& argument) {
     return argument;
   }
-  static const data::Iterator& traced(const PerWorkerDataset& dataset) {
-    return dataset.iterator();
-  }
+  static const data::Iterator& traced(const PerWorkerDataset& dataset) { return dataset.traced(); }
   static const Tensor& traced(const PerWorkerValues& values) { return values.tensor(); }
   RemoteValue start(const std::function<tandem::detail::TracedCall()>& trace);
 

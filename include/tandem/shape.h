@@ -86,6 +86,7 @@ class Shape {
   bool known() const { return known_; }      ///< whether the rank is known
   bool fully_defined() const;                ///< whether rank and all sizes are known
   int rank() const { return dims_.size(); }  ///< number of axes; 0 for unknown rank
+  Dims as_list() const { return dims(); }    ///< as dims(), in TensorFlow
   /// As rank(): the number of values of begin() and end().
   std::size_t size() const { return static_cast<std::size_t>(rank()); }
   /// As dim().

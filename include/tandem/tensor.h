@@ -301,7 +301,13 @@ class Tensor : public detail::InPlaceFunctions {
   [[nodiscard]] Tensor argmax() const { return flatten().argmax(0); }
   [[nodiscard]] Tensor argmin() const { return flatten().argmin(0); }
   /// @}
-  [[nodiscard]] Tensor reshape(const Shape& shape) const;              ///< as tandem::reshape()
+  [[nodiscard]] Tensor reshape(const Shape& shape) const;  ///< as tandem::reshape()
+  /// The same with the sizes as arguments: x.reshape(-1, 4).
+  template <class... Size>
+  requires(sizeof...(Size) > 0 && (std::convertible_to<const Size&, Dim> && ...))
+      [[nodiscard]] Tensor reshape(const Size&... sizes) const {
+    return reshape(Shape({Dim(sizes)...}));
+  }
   [[nodiscard]] Tensor transpose(const Dims& permutation = {}) const;  ///< as tandem::transpose()
   /// Exchanges two axes; negative ones count from the end. As torch.Tensor.transpose.
   [[nodiscard]] Tensor transpose(std::int64_t axis, std::int64_t other) const;
@@ -411,6 +417,12 @@ class Tensor : public detail::InPlaceFunctions {
   /// most one of these axes may have a size that is not known. As torch.Tensor.flatten.
   [[nodiscard]] Tensor flatten(std::int64_t start, std::int64_t end = -1) const;
   [[nodiscard]] Tensor view(const Shape& shape) const { return reshape(shape); }  ///< as reshape()
+  /// As reshape().
+  template <class... Size>
+  requires(sizeof...(Size) > 0 && (std::convertible_to<const Size&, Dim> && ...))
+      [[nodiscard]] Tensor view(const Size&... sizes) const {
+    return reshape(sizes...);
+  }
   /// The shape of `other`.
   [[nodiscard]] Tensor view_as(const Tensor& other) const { return reshape(other.shape()); }
   [[nodiscard]] Tensor reshape_as(const Tensor& other) const {
@@ -419,13 +431,19 @@ class Tensor : public detail::InPlaceFunctions {
   [[nodiscard]] Tensor type_as(const Tensor& other) const {
     return to(other.dtype());
   }  ///< the dtype of `other`
+  /// The same with the axes as arguments.
+  template <detail::Integer... Axis>
+  requires(sizeof...(Axis) > 1) [[nodiscard]] Tensor permute(Axis... axes) const {
+    return permute(Dims{static_cast<std::int64_t>(axes)...});
+  }
   [[nodiscard]] Tensor permute(const Dims& axes) const {
     return transpose(axes);
-  }                                                           ///< as transpose
-  [[nodiscard]] Tensor T() const { return transpose(); }      ///< the axes in reverse order
-  [[nodiscard]] Tensor t() const { return transpose(); }      ///< as T()
-  [[nodiscard]] Tensor unsqueeze(std::int64_t axis) const;    ///< as expand_dims()
-  [[nodiscard]] Tensor squeeze(const Dims& axes = {}) const;  ///< as tandem::squeeze()
+  }                                                              ///< as transpose
+  [[nodiscard]] Tensor T() const { return transpose(); }         ///< the axes in reverse order
+  [[nodiscard]] Tensor t() const { return transpose(); }         ///< as T()
+  [[nodiscard]] Tensor mT() const { return transpose(-2, -1); }  ///< each matrix transposed
+  [[nodiscard]] Tensor unsqueeze(std::int64_t axis) const;       ///< as expand_dims()
+  [[nodiscard]] Tensor squeeze(const Dims& axes = {}) const;     ///< as tandem::squeeze()
   [[nodiscard]] Tensor squeeze(std::int64_t axis) const {
     return squeeze(Dims{axis});
   }                                                       ///< one axis
@@ -477,6 +495,11 @@ class Tensor : public detail::InPlaceFunctions {
   /// gradient flows on to this one, as in PyTorch.
   [[nodiscard]] Tensor clone() const;
   [[nodiscard]] Tensor numpy() const { return *this; }  ///< this tensor
+  /// The elements, as to_vector(). As numpy.ndarray.tolist of a vector.
+  template <class T>
+  std::vector<T> tolist() const {
+    return to_vector<T>();
+  }
   /// The only element, as item<T>(): `loss.numpy<float>()`. See to_vector() for several.
   template <class T>
   T numpy() const {

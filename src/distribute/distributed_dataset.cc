@@ -21,6 +21,14 @@ DistributedDataset::DistributedDataset(data::Dataset dataset,
                                        std::shared_ptr<StrategyImpl> strategy)
     : dataset_(std::move(dataset)), strategy_(std::move(strategy)) {}
 
+const data::Dataset& DistributedDataset::dataset_of(const StrategyImpl* strategy) const {
+  if (strategy_.get() != strategy)
+    throw InvalidArgumentError(
+        "[DistributedDataset] expected a dataset of the coordinator's strategy, got one of another "
+        "strategy");
+  return dataset_;
+}
+
 void DistributedDataset::Iterator::load() {
   auto parts = input_->next();
   done_ = !parts;

@@ -270,6 +270,12 @@ struct ColocateWith::Saved {
 ColocateWith::ColocateWith(const Tensor& tensor) : saved_(std::make_unique<Saved>(tensor)) {}
 ColocateWith::~ColocateWith() = default;
 
+Graph get_default_graph() {
+  if (!context.graph)
+    throw FailedPreconditionError("[get_default_graph] expected a GraphScope, got none");
+  return Graph(RefPtr<GraphImpl>(context.graph));
+}
+
 Tensor placeholder(DType dtype, const Shape& shape, std::string_view name) {
   if (!context.graph)
     throw FailedPreconditionError("[placeholder] placeholders exist in a GraphScope only");

@@ -1,6 +1,7 @@
 // The functions of Optimizer, a handle.
 #include "core/status.h"
 #include "nn/optimizer_impl.h"
+#include "tandem/autodiff.h"
 
 namespace tandem::optimizers {
 
@@ -41,6 +42,11 @@ std::vector<std::pair<Tensor, Variable>> zip(const std::vector<Tensor>& gradient
 
 void Optimizer::minimize(const Tensor& loss, const std::vector<Variable>& variables) {
   defined_impl().minimize(loss, variables, exchange_.get());
+}
+
+void Optimizer::minimize(const Tensor& loss, const std::vector<Variable>& variables,
+                         GradientTape& tape) {
+  apply_gradients(tape.gradient(scale_loss(loss), variables), variables);
 }
 
 const std::vector<Variable>& Optimizer::parameters() const { return defined_impl().parameters(); }

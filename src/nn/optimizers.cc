@@ -100,64 +100,63 @@ Optimizer make_optimizer_of(const AdagradOptions& options, std::vector<Variable>
 SGD::SGD() : SGD(SGDOptions()) {}
 SGD::SGD(const SGDOptions& options, std::vector<Variable> parameters)
     : Optimizer(make_optimizer_of(options, std::move(parameters))) {}
-SGD::SGD(const LearningRate& rate, std::vector<Variable> parameters)
-    : SGD(SGDOptions{.learning_rate = rate}, std::move(parameters)) {}
+SGD::SGD(const LearningRate& rate, ParameterList parameters)
+    : SGD(SGDOptions{.learning_rate = rate}, std::move(parameters).take()) {}
 SGD::SGD(ParameterList parameters, const SGDOptions& options)
     : SGD(options, std::move(parameters).take()) {}
-SGD::SGD(ParameterList parameters, const LearningRate& rate)
-    : SGD(rate, std::move(parameters).take()) {}
+SGD::SGD(ParameterList parameters, const LearningRate& rate) : SGD(rate, std::move(parameters)) {}
 SGD::SGD(const LearningRate& rate, double momentum, bool nesterov)
     : SGD(SGDOptions{.learning_rate = rate, .momentum = momentum, .nesterov = nesterov}) {}
 
 Adam::Adam() : Adam(AdamOptions()) {}
 Adam::Adam(const AdamOptions& options, std::vector<Variable> parameters)
     : Optimizer(make_optimizer_of(options, std::move(parameters))) {}
-Adam::Adam(const LearningRate& rate, std::vector<Variable> parameters)
-    : Adam(AdamOptions{.learning_rate = rate}, std::move(parameters)) {}
+Adam::Adam(const LearningRate& rate, ParameterList parameters)
+    : Adam(AdamOptions{.learning_rate = rate}, std::move(parameters).take()) {}
 Adam::Adam(ParameterList parameters, const AdamOptions& options)
     : Adam(options, std::move(parameters).take()) {}
 Adam::Adam(ParameterList parameters, const LearningRate& rate)
-    : Adam(rate, std::move(parameters).take()) {}
+    : Adam(rate, std::move(parameters)) {}
 
 AdamW::AdamW() : AdamW(AdamWOptions()) {}
 AdamW::AdamW(const AdamWOptions& options, std::vector<Variable> parameters)
     : Optimizer(make_optimizer_of(options, std::move(parameters))) {}
-AdamW::AdamW(const LearningRate& rate, std::vector<Variable> parameters)
-    : AdamW(AdamWOptions{.learning_rate = rate}, std::move(parameters)) {}
+AdamW::AdamW(const LearningRate& rate, ParameterList parameters)
+    : AdamW(AdamWOptions{.learning_rate = rate}, std::move(parameters).take()) {}
 AdamW::AdamW(ParameterList parameters, const AdamWOptions& options)
     : AdamW(options, std::move(parameters).take()) {}
 AdamW::AdamW(ParameterList parameters, const LearningRate& rate)
-    : AdamW(rate, std::move(parameters).take()) {}
+    : AdamW(rate, std::move(parameters)) {}
 
 RMSprop::RMSprop() : RMSprop(RMSpropOptions()) {}
 RMSprop::RMSprop(const RMSpropOptions& options, std::vector<Variable> parameters)
     : Optimizer(make_optimizer_of(options, std::move(parameters))) {}
-RMSprop::RMSprop(const LearningRate& rate, std::vector<Variable> parameters)
-    : RMSprop(RMSpropOptions{.learning_rate = rate}, std::move(parameters)) {}
+RMSprop::RMSprop(const LearningRate& rate, ParameterList parameters)
+    : RMSprop(RMSpropOptions{.learning_rate = rate}, std::move(parameters).take()) {}
 RMSprop::RMSprop(ParameterList parameters, const RMSpropOptions& options)
     : RMSprop(options, std::move(parameters).take()) {}
 RMSprop::RMSprop(ParameterList parameters, const LearningRate& rate)
-    : RMSprop(rate, std::move(parameters).take()) {}
+    : RMSprop(rate, std::move(parameters)) {}
 
 Adagrad::Adagrad() : Adagrad(AdagradOptions()) {}
 Adagrad::Adagrad(const AdagradOptions& options, std::vector<Variable> parameters)
     : Optimizer(make_optimizer_of(options, std::move(parameters))) {}
-Adagrad::Adagrad(const LearningRate& rate, std::vector<Variable> parameters)
-    : Adagrad(AdagradOptions{.learning_rate = rate}, std::move(parameters)) {}
+Adagrad::Adagrad(const LearningRate& rate, ParameterList parameters)
+    : Adagrad(AdagradOptions{.learning_rate = rate}, std::move(parameters).take()) {}
 Adagrad::Adagrad(ParameterList parameters, const AdagradOptions& options)
     : Adagrad(options, std::move(parameters).take()) {}
 Adagrad::Adagrad(ParameterList parameters, const LearningRate& rate)
-    : Adagrad(rate, std::move(parameters).take()) {}
+    : Adagrad(rate, std::move(parameters)) {}
 
 LAMB::LAMB() : LAMB(LAMBOptions()) {}
 LAMB::LAMB(const LAMBOptions& options, std::vector<Variable> parameters)
     : Optimizer(make_optimizer_of(options, std::move(parameters))) {}
-LAMB::LAMB(const LearningRate& rate, std::vector<Variable> parameters)
-    : LAMB(LAMBOptions{.learning_rate = rate}, std::move(parameters)) {}
+LAMB::LAMB(const LearningRate& rate, ParameterList parameters)
+    : LAMB(LAMBOptions{.learning_rate = rate}, std::move(parameters).take()) {}
 LAMB::LAMB(ParameterList parameters, const LAMBOptions& options)
     : LAMB(options, std::move(parameters).take()) {}
 LAMB::LAMB(ParameterList parameters, const LearningRate& rate)
-    : LAMB(rate, std::move(parameters).take()) {}
+    : LAMB(rate, std::move(parameters)) {}
 
 Optimizer from_name(std::string_view name, std::optional<LearningRate> rate) {
   using Factory = Optimizer (*)();

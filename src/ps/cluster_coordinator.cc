@@ -63,7 +63,7 @@ class PerWorkerDataset::State {
   std::uint64_t id_;
 };
 
-const data::Iterator& PerWorkerDataset::iterator() const {
+const data::Iterator& PerWorkerDataset::traced() const {
   if (!state_)
     throw FailedPreconditionError(
         "[PerWorkerDataset] expected the result of "
@@ -142,6 +142,10 @@ RemoteValue ClusterCoordinator::start(const std::function<tandem::detail::Traced
 PerWorkerDataset ClusterCoordinator::create_per_worker_dataset(const data::Dataset& dataset) {
   return PerWorkerDataset(
       std::make_shared<PerWorkerDataset::State>(impl_, data::describe(dataset)));
+}
+
+PerWorkerDataset ClusterCoordinator::create_per_worker_dataset(const DistributedDataset& dataset) {
+  return create_per_worker_dataset(dataset.dataset_of(impl_.get()));
 }
 
 PerWorkerDataset ClusterCoordinator::create_per_worker_dataset(const data::DatasetFn& make) {

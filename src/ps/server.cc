@@ -280,6 +280,11 @@ class Server::Impl {
 
 Server::Server(const ClusterResolver& cluster, const ServerOptions& options)
     : impl_(std::make_unique<Impl>(cluster, options)) {}
+Server::Server(const ClusterSpec& cluster, const ServerTask& task)
+    : Server(SimpleClusterResolver(cluster, task.job_name, task.task_index)) {
+  if (task.protocol != "grpc")
+    fail<InvalidArgumentError>("[Server] expected the protocol 'grpc', got '{}'", task.protocol);
+}
 Server::~Server() = default;
 Server::Server(Server&&) noexcept = default;
 Server& Server::operator=(Server&&) noexcept = default;

@@ -98,10 +98,12 @@ LossAndMetrics Model::evaluate(const Tensor& x, const Tensor& y,
 
 LossAndMetrics Model::evaluate(ModelTensors inputs, ModelTensors targets,
                                const EvaluateOptions& options) const {
-  compiled_impl_of(*this, "evaluate").expect_inputs(inputs.size());
+  Impl& impl = compiled_impl_of(*this, "evaluate");
+  impl.expect_inputs(inputs.size());
   EvaluateOptions rest = without_batch_size(options);
   rest.sample_weight = {};  // part of the examples
-  return evaluate(in_batches(examples_of(inputs, targets, options.sample_weight),
+  return evaluate(in_batches(examples_of(impl.inputs_of(inputs), impl.targets_of(targets),
+                                         options.sample_weight),
                              options.batch_size.value_or(kDefaultBatchSize), "evaluate"),
                   rest);
 }
@@ -137,12 +139,13 @@ Predictions Model::predict(const data::Dataset& data, const EvaluateOptions& opt
 }
 
 Predictions Model::predict(const Tensor& x, const EvaluateOptions& options) const {
-  return predict(TensorList(std::span(&x, 1)), options);
+  return predict(ModelTensors(x), options);
 }
 
-Predictions Model::predict(TensorList inputs, const EvaluateOptions& options) const {
-  impl_of(*this, "predict").expect_inputs(inputs.size());
-  const data::Example components(std::vector<Tensor>(inputs.begin(), inputs.end()));
+Predictions Model::predict(ModelTensors inputs, const EvaluateOptions& options) const {
+  Impl& impl = impl_of(*this, "predict");
+  impl.expect_inputs(inputs.size());
+  const data::Example components(impl.inputs_of(inputs));
   return predict(in_batches(data::Dataset::from_tensor_slices(components),
                             options.batch_size.value_or(kDefaultBatchSize), "predict"),
                  without_batch_size(options));
@@ -150,7 +153,7 @@ Predictions Model::predict(TensorList inputs, const EvaluateOptions& options) co
 
 LossAndMetrics Model::train_on_batch(ModelTensors x, ModelTensors y, const Tensor& sample_weight) {
   Impl& impl = compiled_impl_of(*this, "train_on_batch");
-  const data::Dataset data = one_batch(x, y, sample_weight);
+  const data::Dataset data = one_batch(impl.inputs_of(x), impl.targets_of(y), sample_weight);
   build_for(impl, data, "train_on_batch");
   {
     const Scoped creator(context.creator, impl.creator);
@@ -165,10 +168,13 @@ LossAndMetrics Model::train_on_batch(ModelTensors x, ModelTensors y, const Tenso
 
 LossAndMetrics Model::test_on_batch(ModelTensors x, ModelTensors y,
                                     const Tensor& sample_weight) const {
-  return evaluate(one_batch(x, y, sample_weight));
+  const Impl& impl = compiled_impl_of(*this, "test_on_batch");
+  return evaluate(one_batch(impl.inputs_of(x), impl.targets_of(y), sample_weight));
 }
 
-Predictions Model::predict_on_batch(ModelTensors x) const { return predict(one_batch(x, {}, {})); }
+Predictions Model::predict_on_batch(ModelTensors x) const {
+  return predict(one_batch(impl_of(*this, "predict_on_batch").inputs_of(x), {}, {}));
+}
 
 LossAndMetrics::operator double() const {
   if (size() != 1)

@@ -319,8 +319,7 @@ History Model::fit(const Tensor& x, const Tensor& y, FitOptions options) {
 History Model::fit(ModelTensors inputs, ModelTensors targets, FitOptions options) {
   const std::int64_t batch_size = options.batch_size.value_or(kDefaultBatchSize);
   compiled_impl_of(*this, "fit").expect_inputs(inputs.size());
-  std::vector<Tensor> trained(inputs.begin(), inputs.end());
-  std::vector<Tensor> wanted(targets.begin(), targets.end());
+  std::vector<Tensor> trained = impl_->inputs_of(inputs), wanted = impl_->targets_of(targets);
   split_validation(trained, wanted, options);
   const std::int64_t examples = trained.front().size_word(0);
   data::Dataset data = examples_of(trained, wanted, options.sample_weight);

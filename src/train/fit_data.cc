@@ -103,7 +103,8 @@ data::Dataset examples_of(TensorList inputs, TensorList targets, const Tensor& s
 
 ValidationData::ValidationData(ModelTensors inputs, ModelTensors targets,
                                const Tensor& sample_weight)
-    : data_(examples_of(inputs, targets, sample_weight)) {}
+    : data_(examples_of(inputs.in_order({}, "input"), targets.in_order({}, "output"),
+                        sample_weight)) {}
 
 void split_validation(std::vector<Tensor>& inputs, std::vector<Tensor>& targets,
                       FitOptions& options) {

@@ -62,6 +62,7 @@ class FunctionalLayer final : public LayerBase {
   // Those of the layers that have made the outputs; the second of equal names has "_1" at its end.
   // REQUIRES: the layers have names.
   std::vector<std::string> output_names() const;
+  const std::vector<std::string>& input_names() const { return input_names_; }
   // The output shape of each of children(), at its first use.
   std::vector<Shape> layer_output_shapes() const;
 

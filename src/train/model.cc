@@ -210,9 +210,10 @@ Tensor Model::operator()(TensorList inputs, const CallOptions& options) const {
 
 std::vector<Tensor> Model::call_all(ModelTensors inputs, const CallOptions& options) const {
   Impl& impl = impl_of(*this, "call_all");
-  impl.build_at_call(inputs);
+  const std::vector<Tensor> ordered = impl.inputs_of(inputs);
+  impl.build_at_call(ordered);
   const ReadsWeights reading(impl);
-  return call_all_outputs(impl.layer, inputs, options);
+  return call_all_outputs(impl.layer, ordered, options);
 }
 
 void Model::build(const Shape& input_shape) {
@@ -416,7 +417,9 @@ Model::Model(const SymbolicInputs& inputs, const SymbolicInputs& outputs, const 
   *this = Model(Layer(layer));
   impl_->num_inputs = shapes.size();
   if (!built()) impl_->build(shapes);
-  if (outputs.size() > 1) impl_->output_names = layer->output_names();
+  impl_->input_names = layer->input_names();
+  impl_->target_names = layer->output_names();
+  if (outputs.size() > 1) impl_->output_names = impl_->target_names;
 }
 
 }  // namespace tandem

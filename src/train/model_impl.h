@@ -82,6 +82,15 @@ struct ModelImpl {
   // ReadsWeights holds it shared, ReplacesWeights alone.
   SharedMutex weights{"Model"};
 
+  // The names of inputs and outputs of a functional model, and tensors in their order.
+  std::vector<std::string> input_names, target_names;
+  std::vector<Tensor> inputs_of(const ModelTensors& inputs) const {
+    return inputs.in_order(input_names, "input");
+  }
+  std::vector<Tensor> targets_of(const ModelTensors& targets) const {
+    return targets.in_order(target_names, "output");
+  }
+
   // Whether this process writes checkpoints and logs; one process does.
   bool is_chief() const { return !runner || !runner->workers() || runner->workers()->is_chief(); }
   std::size_t num_outputs() const { return output_names.empty() ? 1 : output_names.size(); }

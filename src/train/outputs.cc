@@ -105,6 +105,31 @@ void Model::Impl::compile_outputs(const CompileOptions& options) {
   reported = std::move(new_report);
 }
 
+ModelTensors::ModelTensors(const std::vector<std::pair<std::string, Tensor>>& tensors)
+    : TensorList(std::span<const Tensor>()), tensors_(std::make_shared<std::vector<Tensor>>()) {
+  for (const auto& [name, tensor] : tensors) {
+    names_.push_back(name);
+    tensors_->push_back(tensor);
+  }
+  static_cast<TensorList&>(*this) = TensorList(std::span<const Tensor>(*tensors_));
+}
+
+std::vector<Tensor> ModelTensors::in_order(const std::vector<std::string>& names,
+                                           const char* what) const {
+  if (names_.empty()) return {begin(), end()};
+  std::vector<Tensor> ordered;
+  for (const std::string& name : names) {
+    const auto found = std::ranges::find(names_, name);
+    if (found != names_.end())
+      ordered.push_back((*tensors_)[static_cast<std::size_t>(found - names_.begin())]);
+  }
+  if (names.empty() || ordered.size() != names.size() || names_.size() != names.size())
+    fail<InvalidArgumentError>("[Model] expected a tensor for each {}: {}; got {}", what,
+                               names.empty() ? "here they have no names" : list_of_outputs(names),
+                               list_of_outputs(names_));
+  return ordered;
+}
+
 const std::vector<std::string>& Model::output_names() const {
   return impl_of(*this, "output_names").output_names;
 }

@@ -32,6 +32,25 @@ TEST(Session, RunsFetchesByTensorAndByName) {
   EXPECT_EQ(session.run({{x, ones({1, 2})}}, std::vector<Fetch>{z}).size(), 1u);
 }
 
+TEST(Session, RunsFetchesWithTheFeedsAtTheEnd) {
+  EXPECT_THROW(get_default_graph(), FailedPreconditionError);
+  Graph graph;
+  Tensor x, y;
+  Graph::Operation init;
+  {
+    const auto scope = graph.as_default();
+    x = placeholder(float32, {2}, "x");
+    const Variable w(constant({1.0, 2.0}), {.name = "w"});
+    y = x * w;
+    init = global_variables_initializer();
+    EXPECT_EQ(get_default_graph().operations().size(), graph.operations().size());
+  }
+  Session session(graph);
+  session.run(init);
+  const Tensor value = constant({3.0, 4.0});
+  EXPECT_EQ(session.run(y, {{x, value}}).to_vector<float>(), (Floats{3, 8}));
+}
+
 TEST(Session, FeedsOverrideAnyTensor) {
   Graph graph;
   Tensor a, b, c;

@@ -76,6 +76,28 @@ TEST(Libtorch, TrainsByALoaderOfAnOwnDataset) {
   EXPECT_LT(last, 0.6 * first);
 }
 
+TEST(Libtorch, ModulesAreMadeOfTheirOptions) {
+  namespace nn = torch::nn;
+  const nn::Linear linear(nn::LinearOptions(3, 4).bias(false));
+  EXPECT_EQ(linear.weight.shape(), Shape({4, 3}));
+  EXPECT_FALSE(linear.bias.defined());
+  const nn::ConvTranspose2d up(
+      nn::ConvTranspose2dOptions(2, 3, 4).stride(2).padding(1).bias(false));
+  EXPECT_EQ(up(torch::ones({1, 2, 5, 5})).shape(), Shape({1, 3, 10, 10}));
+  EXPECT_EQ(up->parameters().size(), 1u);
+  const nn::MaxPool2d pool(nn::MaxPool2dOptions(3).stride(2).padding(1));
+  EXPECT_EQ(pool(torch::ones({1, 1, 6, 6})).shape(), Shape({1, 1, 3, 3}));
+  const nn::LeakyReLU leaky(nn::LeakyReLUOptions().negative_slope(0.5).inplace(true));
+  EXPECT_EQ(leaky(torch::full({1}, -2.0)).item<float>(), -1.0f);
+  nn::Sequential all(nn::Linear(nn::LinearOptions(3, 2)),
+                     nn::BatchNorm1d(nn::BatchNorm1dOptions(2).eps(0.25)),
+                     nn::Dropout(nn::DropoutOptions(0.25)));
+  all.eval();
+  EXPECT_EQ(all(torch::ones({5, 3})).shape(), Shape({5, 2}));
+  const nn::Dropout drops(nn::DropoutOptions().p(0.75));
+  EXPECT_EQ(drops(torch::ones({99})).max().item<float>(), 4.0f);
+}
+
 TEST(Libtorch, ModulesAreMadeByTheirHandles) {
   const Net empty{nullptr};
   EXPECT_TRUE(empty.is_empty());

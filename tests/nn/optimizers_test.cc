@@ -296,6 +296,25 @@ TEST(Optimizers, SgdTakesAMomentumByPosition) {
   }
 }
 
+TEST(Optimizers, TakeARateBeforeTheOtherOptions) {
+  const auto stepped = [](optimizers::Optimizer optimizer) {
+    const Variable w(constant({1.0, -2.0}));
+    for (int i = 0; i < 3; ++i) {
+      GradientTape tape;
+      const Tensor loss = reduce_sum(square(w));
+      optimizer.minimize(loss, {w}, tape);
+    }
+    return w.value().to_vector<float>();
+  };
+  EXPECT_EQ(stepped(optimizers::SGD(0.1, {.momentum = 0.9})),
+            stepped(optimizers::SGD({.learning_rate = 0.1, .momentum = 0.9})));
+  EXPECT_EQ(stepped(optimizers::AdamW(0.1, {.beta_1 = 0.5, .epsilon = 1e-3})),
+            stepped(optimizers::AdamW({.learning_rate = 0.1, .beta_1 = 0.5, .epsilon = 1e-3})));
+  const optimizers::LossScaleOptimizer scaled(optimizers::SGD(0.1, {.momentum = 0.9}));
+  EXPECT_EQ(stepped(scaled), stepped(optimizers::SGD(0.1, {.momentum = 0.9})));
+  EXPECT_EQ(scaled.iterations(), 3);
+}
+
 TEST(Optimizers, AdamMayDecayWeights) {
   expect_follows([] { return Adam({.learning_rate = 0.1, .weight_decay = 0.2}); },
                  [] { return adam_rule(0.1, 0.9, 0.999, 1e-7, 0.2); });

@@ -348,6 +348,9 @@ TEST_F(ParameterServers, WorkersTakeElementsOfTheirOwnDatasets) {
 TEST_F(ParameterServers, TakeTensorFlowsForms) {
   const LocalCluster cluster(1, 1);
   const ParameterServerStrategy strategy = cluster.strategy();
+  const distribute::MirroredStrategy other({.devices = {"/cpu:0"}});
+  const auto foreign =
+      other.experimental_distribute_dataset(data::Dataset::from_tensor_slices({ones({2})}));
   const auto scope = strategy.scope();
   ClusterCoordinator coordinator(strategy);
   const auto make = [] { return data::Dataset::from_tensor_slices({constant({1.0, 2.0})}); };
@@ -362,6 +365,16 @@ TEST_F(ParameterServers, TakeTensorFlowsForms) {
   EXPECT_EQ(coordinator.schedule(step, {data}).fetch().item<float>(), 2.0f);
   coordinator.join();
   EXPECT_EQ(sum.value().item<float>(), 3.0f);
+  const auto distributed = [&] {
+    return strategy.distribute_datasets_from_function([&](const distribute::InputContext& context) {
+      EXPECT_EQ(context.num_input_pipelines, 1);
+      return make();
+    });
+  };
+  const auto iterator = coordinator.create_per_worker_dataset(distributed).iterator();
+  EXPECT_EQ(coordinator.schedule(step, {iterator}).fetch().item<float>(), 1.0f);
+  EXPECT_EQ(coordinator.schedule(step, {iterator.begin()}).fetch().item<float>(), 2.0f);
+  EXPECT_THROW(coordinator.create_per_worker_dataset(foreign), InvalidArgumentError);
 }
 
 // --- fit, evaluate, predict ---

@@ -130,6 +130,17 @@ TEST(EarlyStopping, MaximizesAccuracies) {
   EXPECT_EQ(epochs, 4);
 }
 
+TEST(EarlyStopping, TellsWhenItStoppedAndWhatWasBest) {
+  Sequential model = small_model();
+  const callbacks::EarlyStopping stopping({.patience = 2});
+  const std::vector<double> losses = {1.0, 0.5, 0.9, 0.8, 0.7};
+  const History history = fit(model, 5, {std::make_shared<Replay>(stopping, losses)});
+  EXPECT_EQ(history.epoch.size(), 4u);
+  EXPECT_EQ(stopping.stopped_epoch(), 3);
+  EXPECT_EQ(stopping.best_epoch(), 1);
+  EXPECT_EQ(stopping.best(), 0.5);
+}
+
 TEST(EarlyStopping, RestoresTheBestWeights) {
   Sequential model = small_model();
   const auto replay = std::make_shared<Replay>(
@@ -491,6 +502,15 @@ TEST(EarlyStopping, CountsFromAnEpoch) {
   EXPECT_EQ(history.epoch.size(), 6u);  // epoch 4 is the first, epoch 5 does not improve on it
 }
 
+TEST(ModelCheckpoint, SavesAfterEpochsByName) {
+  const TemporaryDirectory folder;
+  Sequential model = small_model();
+  fit(model, 2,
+      {callbacks::ModelCheckpoint(folder / "w{epoch}.safetensors", {.save_freq = "epoch"})});
+  EXPECT_TRUE(std::filesystem::exists(folder / "w1.safetensors"));
+  EXPECT_THROW(callbacks::SaveFrequency("batch"), InvalidArgumentError);
+}
+
 TEST(ModelCheckpoint, SavesAfterStepsInsteadOfEpochs) {
   const TemporaryDirectory folder;
   Sequential model = small_model();
@@ -529,7 +549,8 @@ std::vector<std::string> records_of(const std::string& bytes) {
 TEST(TensorBoard, WritesEventFilesOfEachRun) {
   const TemporaryDirectory directory;
   Sequential model = small_model();
-  const History history = fit(model, 2, {callbacks::TensorBoard(directory.path())}, true);
+  const History history =
+      fit(model, 2, {callbacks::TensorBoard({.log_dir = directory.path()})}, true);
   for (const char* run : {"train", "validation"}) {
     const auto files = std::filesystem::directory_iterator(directory / run);
     ASSERT_EQ(std::distance(begin(files), end(files)), 1);

@@ -230,6 +230,36 @@ class OwnFunctional : public Functional {
   using Functional::Functional;
 };
 
+TEST(Outputs, AndInputsAreTakenByTheirNames) {
+  Model model = make_model(), named = make_model();
+  model.compile(options());
+  named.compile(options());
+  const History history = fit(model);
+  const History of_named =
+      named.fit({{"body", body()}, {"title", title()}}, {{"label", label()}, {"score", score()}},
+                {.epochs = 3, .batch_size = 8, .verbose = 0, .shuffle = false});
+  EXPECT_EQ(history.history.at("loss"), of_named.history().at("loss"));
+  const std::map<std::string, Tensor> inputs = {{"body", body()}, {"title", title()}};
+  EXPECT_EQ(model.evaluate({title(), body()}, {score(), label()}, {.verbose = 0}),
+            named.evaluate(inputs, {{"label", label()}, {"score", score()}}, {.verbose = 0}));
+  EXPECT_EQ(values_of(named.predict(inputs)[1]), values_of(model.predict({title(), body()})[1]));
+  EXPECT_EQ(values_of(named.call_all(inputs)[0]), values_of(model.call_all({title(), body()})[0]));
+  expect_error<InvalidArgumentError>(
+      [&] {
+        named.predict({{"title", title()}, {"text", body()}});
+      },
+      "[Model] expected a tensor for each input: 'title', 'body'; "
+      "got 'title', 'text'");
+  Sequential unnamed({layers::Dense(1, {.input_shape = {6}})});
+  unnamed.compile({.optimizer = "sgd", .loss = "mse"});
+  expect_error<InvalidArgumentError>(
+      [&] {
+        unnamed.fit(title(), {{"score", score()}});
+      },
+      "[Model] expected a tensor for each output: here they have no "
+      "names; got 'score'");
+}
+
 TEST(Outputs, OfWhatTakesOneAreRefused) {
   Model model = make_model();
   const auto compile = [&](CompileOptions wrong) {

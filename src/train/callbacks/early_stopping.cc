@@ -26,6 +26,7 @@ class EarlyStoppingImpl final : public CallbackBase {
     wait_ = 0;
     best_ = monitor_.worst();
     best_weights_.clear();
+    stopped_epoch_ = best_epoch_ = 0;
   }
 
   void on_epoch_end(Model& model, std::int64_t epoch, const Logs& logs) override {
@@ -35,6 +36,7 @@ class EarlyStoppingImpl final : public CallbackBase {
     ++wait_;
     if (monitor_.improves(*value, best_)) {
       best_ = *value;
+      best_epoch_ = epoch;
       if (options_.restore_best_weights) keep_weights(model);
       // As in Keras, patience is not reset while the value is worse than the baseline.
       if (!options_.baseline || monitor_.improves(*value, *options_.baseline)) wait_ = 0;
@@ -42,6 +44,7 @@ class EarlyStoppingImpl final : public CallbackBase {
     }
     if (wait_ < options_.patience || epoch == 0) return;
     model.stop_training();
+    stopped_epoch_ = epoch;
     logging::info("[EarlyStopping] epoch {}: '{}' has not improved for {} epochs", epoch + 1,
                   options_.monitor, wait_);
   }
@@ -53,7 +56,9 @@ class EarlyStoppingImpl final : public CallbackBase {
   }
 
   State state() const override {
-    State state = {{"wait", number(static_cast<double>(wait_))}, {"best", number(best_)}};
+    State state = {{"wait", number(static_cast<double>(wait_))},
+                   {"best", number(best_)},
+                   {"best_epoch", number(static_cast<double>(best_epoch_))}};
     for (const auto& [name, value] : best_weights_) state[kBestWeights + name] = value;
     return state;
   }
@@ -61,11 +66,16 @@ class EarlyStoppingImpl final : public CallbackBase {
   void restore(Model&, const State& state) override {
     wait_ = static_cast<std::int64_t>(number(state, "wait"));
     best_ = number(state, "best");
+    best_epoch_ = static_cast<std::int64_t>(number(state, "best_epoch"));
     best_weights_.clear();
     for (const auto& [name, value] : state)
       if (name.starts_with(kBestWeights))
         best_weights_[name.substr(std::string(kBestWeights).size())] = value;
   }
+
+  std::int64_t stopped_epoch() const { return stopped_epoch_; }
+  std::int64_t best_epoch() const { return best_epoch_; }
+  double best() const { return best_; }
 
  private:
   // Copies: tensors read from variables do not change with them.
@@ -78,12 +88,20 @@ class EarlyStoppingImpl final : public CallbackBase {
   Monitor monitor_;
   std::int64_t wait_ = 0;
   double best_ = 0.0;
+  std::int64_t stopped_epoch_ = 0, best_epoch_ = 0;
   State best_weights_;
 };
+
+const EarlyStoppingImpl& stopping(const EarlyStopping& callback) {
+  return static_cast<const EarlyStoppingImpl&>(*callback);
+}
 
 }  // namespace
 
 EarlyStopping::EarlyStopping(const EarlyStoppingOptions& options)
     : Callback(std::make_shared<EarlyStoppingImpl>(options)) {}
+std::int64_t EarlyStopping::stopped_epoch() const { return stopping(*this).stopped_epoch(); }
+std::int64_t EarlyStopping::best_epoch() const { return stopping(*this).best_epoch(); }
+double EarlyStopping::best() const { return stopping(*this).best(); }
 
 }  // namespace tandem::callbacks

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "core/file_error.h"
@@ -124,6 +125,12 @@ class ModelCheckpointImpl final : public CallbackBase {
 };
 
 }  // namespace
+
+SaveFrequency::SaveFrequency(const char* text) {
+  if (std::string_view(text) != "epoch")
+    fail<InvalidArgumentError>("[SaveFrequency] expected a number of steps or 'epoch', got '{}'",
+                               text);
+}
 
 ModelCheckpoint::ModelCheckpoint(const std::filesystem::path& path,
                                  const ModelCheckpointOptions& options)
