@@ -202,7 +202,8 @@ struct InitializeOptions {
 /// Prepares models and optimizers for mixed precision, before the first step: the models' layers
 /// get a dtype policy or run under autocast, and the optimizers get a loss scale. As
 /// apex.amp.initialize. Throws InvalidArgumentError for an unknown level and for options that
-/// exclude each other, with Apex's messages.
+/// exclude each other, with Apex's messages, and for td::nn modules at O1, O2 and O3, which would
+/// have no effect on them.
 void initialize(const std::vector<Layer>& models,
                 const std::vector<optimizers::Optimizer>& optimizers,
                 const InitializeOptions& options = {});

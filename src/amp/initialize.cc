@@ -4,6 +4,7 @@
 #include "core/status.h"
 #include "nn/optimizer_impl.h"
 #include "tandem/amp.h"
+#include "tandem/module.h"
 
 namespace tandem::amp {
 namespace {
@@ -89,6 +90,14 @@ void convert(LayerBase& layer, const DTypePolicy& policy, const DTypePolicy& of_
 
 void prepare(const Layer& model, const LevelSettings& settings, const InitializeOptions& options) {
   LayerBase& layer = model.base();
+  const bool lowers =
+      settings.patch_functions || settings.cast_model_type.value_or(float32) != float32;
+  if (lowers && dynamic_cast<const nn::ModuleBase*>(&layer))
+    fail<InvalidArgumentError>(
+        "[initialize] expected models and layers, got the td::nn module '{}': modules do not call "
+        "each other as layers do. Open td::amp::autocast around the forward pass, and scale the "
+        "loss by a td::amp::GradScaler",
+        layer.label());
   if (settings.patch_functions) layer.set_autocast(options.dtype);
   if (!settings.cast_model_type) return;
   const DType type = *settings.cast_model_type;

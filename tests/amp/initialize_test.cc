@@ -192,6 +192,19 @@ TEST(DTypePolicy, IsOfTheProcessUnlessALayerHasItsOwn) {
   EXPECT_EQ(plain(ones({2, 4})).dtype(), float32);
 }
 
+// A level would have no effect on a module.
+TEST(Initialize, RefusesModules) {
+  const nn::Linear module(4, 3);
+  const auto initialize_at = [&](const char* level) {
+    amp::initialize({module}, {optimizers::SGD(0.1, module->parameters())}, {.opt_level = level});
+  };
+  for (const char* level : {"O1", "O2", "O3"})
+    testing::expect_parts(
+        error_of<InvalidArgumentError>([&] { initialize_at(level); }),
+        {"[initialize] expected models and layers, got the td::nn module '", "td::amp::autocast"});
+  initialize_at("O0");
+}
+
 TEST(DTypePolicy, RefusesUnknownNames) {
   EXPECT_EQ(
       error_of<InvalidArgumentError>([] { DTypePolicy("mixed_int8"); }),
