@@ -294,9 +294,10 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   for (std::uint64_t step = std::bit_floor(most); step > 0; step /= 2) {
     const Tensor next = position + static_cast<double>(step), last = minimum(next, size) - 1.0;
     const Tensor element = gather(elements, size.known() ? last : maximum(last, 0.0));
-    // All elements stay before NaN.
-    const Tensor after = right ? greater(element, values) : greater_equal(element, values);
-    position = where(logical_and(logical_not(after), less_equal(next, size)), next, position);
+    Tensor before = right ? less_equal(element, values) : less(element, values);
+    // All elements stay before NaN, and NaN among them before nothing else.
+    if (is_floating(values.dtype())) before = logical_or(before, is_nan(values));
+    position = where(logical_and(before, less_equal(next, size)), next, position);
   }
   return position;
 }
