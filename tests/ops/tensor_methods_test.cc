@@ -575,5 +575,13 @@ TEST(Errors, OfShapesAndDtypesHaveTypes) {
   }
 }
 
+TEST(TensorMethods, TakeSizesAndAxesAsArguments) {
+  const Tensor x = reshape(range(24, {.dtype = float32}), {2, 3, 4});
+  EXPECT_EQ(x.view(-1, 4).shape(), Shape({6, 4}));
+  EXPECT_EQ(x.reshape(x.dim(0), -1).shape(), Shape({2, 12}));
+  EXPECT_EQ(x.permute(2, 0, 1).tolist<float>(), transpose(x, {2, 0, 1}).to_vector<float>());
+  EXPECT_EQ(x.mT().tolist<float>(), transpose(x, {0, 2, 1}).to_vector<float>());
+}
+
 }  // namespace
 }  // namespace tandem::tensor_methods_test
