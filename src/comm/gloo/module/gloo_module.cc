@@ -350,7 +350,10 @@ class GlooMessage final : public GlooOperation {
 
  private:
   bool proceed() override { return message_.advance(steps_); }
-  bool is_waiting_for(int peer) const override { return peer == collective_.signature.root; }
+  // A message that has arrived does not count, as its sender may have left before the next step.
+  // Neither does one whose data was not asked for yet: the step that asks for it finds the broken
+  // connection.
+  bool is_waiting_for(int peer) const override { return transfers_.waits_for(peer); }
 
   GlooTransfers transfers_;
   TransferredMessage message_;
