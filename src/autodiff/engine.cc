@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -263,7 +264,7 @@ class BackwardEngine {
   std::unordered_map<GradNode*, std::vector<std::size_t>> sources_of_;
   // Nodes that lead to a source or are one, and whether they lead to another one.
   std::unordered_map<const GradNode*, bool> needed_;
-  std::unordered_map<Leaf*, LeafSlot> leaves_;
+  std::map<Leaf*, LeafSlot> leaves_;  // most passes have few, for which a hash table costs more
   std::vector<Tensor> input_grads_;
 };
 
