@@ -249,7 +249,7 @@ TEST_F(OutsideServer, TakesInAnotherAttempt) {
   auto ranks = start(2, [&](int rank) {
     listens.wait_for(1);
     if (rank == 1) failed.wait_for(1);
-    const std::string error = refusal(outside(rank, 2), {.timeout = rank == 0 ? 200ms : kFarAway});
+    const std::string error = refusal(outside(rank, 2), {.timeout = rank == 0 ? 2s : kFarAway});
     if (rank == 0) failed.arrive();
     const auto job = join(rank, 2);
     const std::string words = talk(*job);
@@ -259,9 +259,9 @@ TEST_F(OutsideServer, TakesInAnotherAttempt) {
   });
   const std::string rank_0 = named(0, ranks[0].id());
   EXPECT_EQ(ranks[0].result(),
-            "DeadlineExceededError: [rendezvous] rank 1 of 2 did not join within 200 ms; 01");
+            "DeadlineExceededError: [rendezvous] rank 1 of 2 did not join within 2000 ms; 01");
   EXPECT_EQ(ranks[1].result(), "AbortedError: [membership] " + rank_0 +
-                                   " aborted: rank 1 of 2 did not join within 200 ms; 01");
+                                   " aborted: rank 1 of 2 did not join within 2000 ms; 01");
 }
 
 TEST_F(OutsideServer, RefusesOptionsThatCannotBe) {

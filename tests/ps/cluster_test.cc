@@ -157,9 +157,9 @@ TEST_F(InOneProcess, MissingTasksAreNamedAndTheOthersEnd) {
   start();
   const std::uint16_t closed = tandem::testing::free_port();
   spec_["ps"].push_back(fmt::format("127.0.0.1:{}", closed));
-  EXPECT_EQ(any_error_of([&] { attach({.start_limit = 300ms}); }),
+  EXPECT_EQ(any_error_of([&] { attach({.start_limit = 3s}); }),
             fmt::format("DeadlineExceededError: [ParameterServerStrategy] ps:2 (127.0.0.1:{}) was "
-                        "not reached within 300 ms",
+                        "not reached within 3000 ms",
                         closed));
   for (const auto& task : tasks_) EXPECT_EQ(join(*task), "no error");
 }
@@ -467,7 +467,7 @@ TEST_F(InOneProcess, TheChiefSaysForWhomItWaits) {
   start({}, 1, 1);
   spec_["ps"].push_back("127.0.0.1:1");
   ::testing::internal::CaptureStderr();
-  EXPECT_THROW(attach({.start_limit = 1s, .report_after = 1ms}), DeadlineExceededError);
+  EXPECT_THROW(attach({.start_limit = 3s, .report_after = 1ms}), DeadlineExceededError);
   const std::string log = ::testing::internal::GetCapturedStderr();
   const auto first = log.find("the chief waits for ps:1 (127.0.0.1:1) (");
   EXPECT_NE(first, std::string::npos) << log;

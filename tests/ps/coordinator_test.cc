@@ -144,7 +144,7 @@ TEST_F(Coordinated, ErrorOfAFunctionIsThrownOnceAndTheNextClosuresRun) {
 }
 
 TEST_F(Coordinated, LostServerIsAnError) {
-  start_cluster(300ms);
+  start_cluster(2s);
   const auto coordinated = coordinator({.settle_limit = 100ms});
   coordinated->schedule(add(1));
   coordinated->join();
