@@ -115,6 +115,11 @@ inline td::Model transformer(const TransformerSizes& sizes) {
   return td::Functional(input, head(normalise(x)));
 }
 
+// A classifier of sequences. Its weights are the layers' own, unlike those of the other models.
+inline td::Model recurrent(const td::Shape& example, const td::Layer& layer) {
+  return sequential_model(example, {layer, dense(10)});
+}
+
 // `tiny`: a small version of the model, to test that it trains.
 inline ModelCase find_case(const std::string& name, bool tiny = false) {
   const auto decoder = [&](TransformerSizes sizes) -> ModelCase {
@@ -134,6 +139,15 @@ inline ModelCase find_case(const std::string& name, bool tiny = false) {
   if (name == "resnet50") {
     const std::int64_t size = tiny ? 64 : 224;
     return {{size, size, 3}, tiny ? 4 : 8, [=] { return resnet50(size); }, 1000};
+  }
+  if (name == "lstm32" || name == "gru32") {
+    const std::int64_t steps = tiny ? 4 : 128, width = tiny ? 16 : 256;
+    const bool gru = name == "gru32";
+    const td::Shape example{steps, width};
+    return {example, tiny ? 4 : 32, [=] {
+              return recurrent(example, gru ? td::Layer(td::layers::GRU(width))
+                                            : td::Layer(td::layers::LSTM(width)));
+            }};
   }
   if (name == "transformer4") return decoder({4, 256, 4, 128, 1000});
   if (name == "transformer12") return decoder({12, 768, 12, 512, 50304});

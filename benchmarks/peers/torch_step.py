@@ -149,6 +149,16 @@ class Transformer(nn.Module):
         return self.head(self.norm(self.blocks(self.tokens(x) + self.positions.weight)))
 
 
+class Recurrent(nn.Module):
+    def __init__(self, make, width):
+        super().__init__()
+        self.layer = make(width, width, batch_first=True)
+        self.dense = nn.Linear(width, 10)
+
+    def forward(self, x):
+        return self.dense(self.layer(x)[0][:, -1])
+
+
 class Case:
     """As in cases.h."""
 
@@ -171,6 +181,10 @@ def find_case(name, tiny):
         return Case(resnet20, (3, 32, 32), 2 if tiny else 128)
     if name == "resnet50":
         return Case(resnet50, (3, 64, 64) if tiny else (3, 224, 224), 4 if tiny else 8, 1000)
+    if name in ("lstm32", "gru32"):
+        width = 16 if tiny else 256
+        return Case(lambda: Recurrent(nn.GRU if name == "gru32" else nn.LSTM, width), (4 if tiny else 128, width),
+                    4 if tiny else 32)
     if name == "transformer4":
         return decoder(4, 256, 4, 128, 1000)
     if name == "transformer12":
@@ -226,7 +240,7 @@ def set_random_weights(model):
                 module.weight.copy_(kernel.permute(3, 2, 0, 1))
             elif isinstance(module, nn.Embedding):
                 module.weight.copy_(random_uniform(stream + 1, module.weight.shape, 0.02 * math.sqrt(12)))
-            if getattr(module, "bias", None) is not None and not isinstance(module, (nn.BatchNorm2d, nn.LayerNorm)):
+            if isinstance(module, (nn.Linear, nn.Conv2d)) and module.bias is not None:
                 nn.init.zeros_(module.bias)
             stream += len(own)
 

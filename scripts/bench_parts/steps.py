@@ -8,6 +8,7 @@ import statistics
 from bench_parts.common import ATTENTION, BUILD, Run, cpu_flags, ratio, table
 
 CASES = ["mlp64", "mlp512", "lenet64", "resnet20", "resnet50", "transformer4"]
+RECURRENT = ["lstm32", "gru32"]
 DTYPES = ["float32", "bfloat16"]
 TAGS = ["weights", "activations", "gradients", "optimizer", "workspace", "other"]
 
@@ -38,6 +39,9 @@ def runs_of_a_round(options):
                         runs += bounds_of(run) if run.program == "bound" else [run]
         if "replicas" in options.parts:
             runs += [Run(program, case, 1, replicas) for program in ("tandem", "traced") for replicas in (1, 2)]
+    if "recurrent" in options.parts:
+        runs += [Run(program, case, threads) for case in RECURRENT for threads in options.threads
+                 for program in ("tandem", "traced", "pytorch")]
     if "start" in options.parts:
         runs += [Run(program, "mlp64") for program in programs]
         if (BUILD / "libtorch_mlp").exists():
@@ -114,6 +118,17 @@ def print_attention(results, options):
           ["batch x heads x positions x depth", "threads", "tandem", "pytorch", "pytorch/tandem"], rows)
 
 
+def print_recurrent(results, options):
+    rows = []
+    for case in RECURRENT:
+        for threads in options.threads:
+            runs = [Run(program, case, threads) for program in ("tandem", "traced", "pytorch")]
+            rows.append([case, threads, *map(results.text, runs),
+                         *(ratio(results.median(runs[2]), results.median(run)) for run in runs[:2])])
+    table("Training step of a recurrent layer of 256 units, 32 sequences of 128 steps, ms: median (least-most)",
+          ["layer", "threads", "eager", "traced", "pytorch", "pytorch/eager", "pytorch/traced"], rows)
+
+
 def print_replicas(results, options):
     rows = []
     for case in options.cases:
@@ -138,7 +153,7 @@ def print_start(results, options):
 
 def print_tables(results, options):
     results = StepResults(results)
-    for part, prints in (("steps", print_steps), ("attention", print_attention), ("replicas", print_replicas),
-                         ("start", print_start)):
+    for part, prints in (("steps", print_steps), ("attention", print_attention), ("recurrent", print_recurrent),
+                         ("replicas", print_replicas), ("start", print_start)):
         if part in options.parts:
             prints(results, options)
