@@ -1,7 +1,7 @@
 /// @file
 /// Resizing of sequences, images and volumes [batch, channels, ...], windows as columns and the
 /// reverse, further pooling, and products of two inputs; as functions and modules with PyTorch's
-/// names, layouts and defaults. As torch.nn. Sizes of the axes after the channels must be known.
+/// names, layouts and defaults. As torch.nn.
 #pragma once
 
 #include <concepts>

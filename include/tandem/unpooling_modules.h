@@ -50,8 +50,8 @@ namespace functional {
 /// elsewhere. If positions are equal, the last element stays, and it alone has the gradient, which
 /// PyTorch gives to all. A result of the size that a pooling had, (size - 1) * stride - 2 * padding
 /// + kernel along each axis, or of `output_size`: a size per axis, also
-/// with those of batch and channels, that differs by less than a stride. Sizes after the channels
-/// must be known. Throws ShapeError for other shapes and InvalidArgumentError for other sizes and
+/// with those of batch and channels, that differs by less than a stride.
+/// Throws ShapeError for other shapes and InvalidArgumentError for other sizes and
 /// for positions out of range. Runs on the host. As torch.nn.functional.max_unpool1d.
 [[nodiscard]] Tensor max_unpool1d(const Tensor& x, const Tensor& indices, std::int64_t kernel_size,
                                   const MaxUnpool1dArguments& options = {},

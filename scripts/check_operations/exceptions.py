@@ -69,7 +69,8 @@ RESULTS = [
     ("copysign", "gradient second", zero_or_nan, "PyTorch's second derivative at 0 is NaN; the gradient at NaN is that of the sign"),
     ("ldexp", "second", lambda case: not all(bool(x.isfinite().all()) for x in results_of(case)), "infinite results"),
     ("corrcoef", "gradient", lambda case: case.inputs[0].dtype in SIXTEEN_BITS, "differences of rounded numbers"),
-    ("F.adaptive_avg_pool3d", "value, unknown sizes", lambda case: True, "equal windows of known sizes are summed in another order"),
+    ("F.adaptive_avg_pool3d F.interpolate", "value, unknown sizes",
+     lambda case: case.attributes.get("mode", "area") == "area", "equal windows of known sizes are summed in another order"),
     ("atan2 lgamma mvlgamma", "gradient second", lambda case: not all(bool(x.isfinite().all()) for x in case.inputs),
      "the slopes at infinity"),
     ("atan2", "second", lambda case: bool(((case.inputs[0] == 0) & (case.inputs[1] == 0)).any()), "PyTorch's is NaN at the origin"),
@@ -120,8 +121,9 @@ REFUSALS = [
 UNKNOWN_SIZES = [
     ("the number of results depends on it", ".*", "the number of results"),
     (r"\[Squeeze\] expected axes, because sizes of shape .* are not known", ".*", "the rank of the result"),
-    (r"the depth of the kernel depends on it", r"nn\.functional\.conv(_transpose)?3d|nn\.ConvTranspose3d", "the number of convolutions of images"),
-    ("the size of the result depends on it", r"nn\.functional\.max_unpool.*", "elements are scattered over known sizes"),
+    (r"more than one variable if their number is unknown|\[EnsureShape\] expected a tensor of shape \(1, 2\)", "cov|corrcoef",
+     "the rank of the result"),
+    (r"the depth of the kernel depends on it", r"nn\.functional\.conv3d|nn\.Conv3d", "the number of slices that are joined"),
     (r"expected a known number of channels|\[Dim\] axis \d of 'args_\d' is not known before the graph runs",
      r"nn\.(Linear|Conv2d|BatchNorm\dd|LayerNorm|Embedding)", "the shapes of variables that the test makes in the function"),
 ]

@@ -1,6 +1,7 @@
 // The functions of core/dim.h for unknown sizes.
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "core/dim.h"
 #include "core/size_table.h"
@@ -65,6 +66,16 @@ void refuse_unknown(std::string_view op, std::int64_t size, std::string_view wha
 }
 
 }  // namespace detail
+
+std::int64_t scaled(std::int64_t a, double factor) {
+  if (!(factor > 0.0) || !std::isfinite(factor))
+    fail<InvalidArgumentError>("[Shape] expected a finite factor above 0, got {}", factor);
+  if (is_unknown(a)) return SizeTable::of(a)->scaled(a, factor);
+  const double result = std::floor(static_cast<double>(a) * factor);
+  if (!(std::abs(result) < 0x1p63))
+    fail<ShapeError>("[Shape] expected a size of less than 63 bits, got {} times {}", a, factor);
+  return static_cast<std::int64_t>(result);
+}
 
 bool are_sizes(const Shape& shape) {
   return shape.known() && std::all_of(shape.words().begin(), shape.words().end(), is_size);

@@ -1,6 +1,8 @@
 #include "core/size_table.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <unordered_map>
 
 #include "core/dim.h"
@@ -272,6 +274,15 @@ std::int64_t SizeTable::broadcast(std::span<const std::int64_t> parts) {
   return flat.empty() ? 1 : flat.size() == 1 ? flat[0] : intern(Kind::kBroadcast, std::move(flat));
 }
 
+std::int64_t SizeTable::scaled(std::int64_t a, double factor) {
+  // Products of whole numbers are exact.
+  if (factor == std::floor(factor) && factor < 0x1p31)
+    return combine('*', a, static_cast<std::int64_t>(factor));
+  const std::lock_guard lock(mutex_);
+  polynomial_of(a);  // checks that it is of this table
+  return intern(Kind::kScaled, {a, std::bit_cast<std::int64_t>(factor)});
+}
+
 // --- what holds for all sizes ---
 
 Polynomial SizeTable::difference(std::int64_t a, std::int64_t b) const {
@@ -345,6 +356,7 @@ std::int64_t SizeTable::compute(const Expression& expression,
       return dim::floor_quotient(parts[0], parts[1]);
     case Kind::kMin: return *std::ranges::min_element(parts);
     case Kind::kMax: return *std::ranges::max_element(parts);
+    case Kind::kScaled: return dim::scaled(parts[0], std::bit_cast<double>(parts[1]));
     default: break;
   }
   std::int64_t size = 1;
@@ -393,6 +405,9 @@ std::string SizeTable::text_of(std::int64_t size) const {
     case Kind::kMin: return "min(" + list(", ") + ")";
     case Kind::kMax: return "max(" + list(", ") + ")";
     case Kind::kBroadcast: return "broadcast(" + list(", ") + ")";
+    case Kind::kScaled:
+      return fmt::format("floor({} * {})", text_of(expression.parts[0]),
+                         std::bit_cast<double>(expression.parts[1]));
   }
   return "?";
 }

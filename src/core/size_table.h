@@ -26,6 +26,7 @@ class SizeTable {
     kMin,            // of two or more parts
     kMax,
     kBroadcast,
+    kScaled,  // parts[0] times the double whose bits are parts[1], rounded down
   };
   struct Expression {
     Kind kind = Kind::kSymbol;
@@ -51,6 +52,7 @@ class SizeTable {
   std::int64_t floor_quotient(std::int64_t a, std::int64_t b);
   std::int64_t extreme(Kind kind, std::span<const std::int64_t> parts);  // kMin, kMax
   std::int64_t broadcast(std::span<const std::int64_t> parts);
+  std::int64_t scaled(std::int64_t a, double factor);
   std::int64_t combine(char op, std::int64_t a, std::int64_t b);  // '+', '-', '*'
   // The polynomial of terms in any order, over expressions of other kinds.
   std::int64_t of_polynomial(std::vector<Polynomial::Term> terms);
@@ -97,4 +99,11 @@ class SizeTable {
   std::map<Key, std::int64_t> by_content_;
 };
 
+namespace dim {
+
+// a * factor in float64, rounded down. Throws InvalidArgumentError unless the factor is finite and
+// above 0, and ShapeError if the result exceeds 63 bits.
+std::int64_t scaled(std::int64_t a, double factor);
+
+}  // namespace dim
 }  // namespace tandem

@@ -1,5 +1,7 @@
 #include "function/serialize_sizes.h"
 
+#include <bit>
+
 #include "core/status.h"
 
 namespace tandem {
@@ -55,7 +57,7 @@ std::int64_t StoredSizes::read(const proto::Size& from, SizeTable& sizes) const 
   const auto require = [](bool valid) {
     if (!valid) fail<InvalidArgumentError>("[Graph] an expression of unknown sizes is not valid");
   };
-  require(from.kind() <= static_cast<std::uint32_t>(Kind::kBroadcast));
+  require(from.kind() <= static_cast<std::uint32_t>(Kind::kScaled));
   const auto kind = static_cast<Kind>(from.kind());
   if (kind == Kind::kSymbol) return sizes.symbol(from.name());
   if (kind == Kind::kPolynomial) {
@@ -76,12 +78,16 @@ std::int64_t StoredSizes::read(const proto::Size& from, SizeTable& sizes) const 
     parts.push_back((*this)(part));
     unknown = unknown || dim::is_unknown(parts.back());
   }
-  const bool is_quotient = kind == Kind::kQuotient || kind == Kind::kFloorQuotient;
-  require(unknown && (is_quotient ? parts.size() == 2 : parts.size() >= 2));
+  const bool of_two =
+      kind == Kind::kQuotient || kind == Kind::kFloorQuotient || kind == Kind::kScaled;
+  require(unknown && (of_two ? parts.size() == 2 : parts.size() >= 2));
   switch (kind) {
     case Kind::kQuotient: return sizes.quotient(parts[0], parts[1]);
     case Kind::kFloorQuotient: return sizes.floor_quotient(parts[0], parts[1]);
     case Kind::kBroadcast: return sizes.broadcast(parts);
+    case Kind::kScaled:
+      require(dim::is_unknown(parts[0]));
+      return dim::scaled(parts[0], std::bit_cast<double>(parts[1]));
     default: return sizes.extreme(kind, parts);
   }
 }

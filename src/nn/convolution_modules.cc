@@ -118,16 +118,15 @@ Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bia
                         const ConvTranspose3dArguments& options) {
   expect_shapes("conv_transpose3d", x, weight, 3, weight.shape().word(0), true);
   const std::int64_t stride = options.stride.depth, dilation = options.dilation.depth,
-                     padding = options.padding.depth, more = options.output_padding.depth,
-                     taps =
-                         dim::known("conv_transpose3d", weight.dim(2), "the depth of the kernel");
-  if (std::min({stride, dilation, taps}) < 1 || std::min(padding, more) < 0 ||
-      more >= std::max(stride, dilation))
+                     padding = options.padding.depth, more = options.output_padding.depth;
+  const Dim taps = weight.dim(2);
+  if (std::min(stride, dilation) < 1 || !dim::may_be_at_most(1, taps) ||
+      std::min(padding, more) < 0 || more >= std::max(stride, dilation))
     fail<InvalidArgumentError>(
         "[conv_transpose3d] expected a kernel, strides and dilations of 1 or more, a padding of 0 "
         "or more, and less output_padding than stride or dilation, got depths of {}, {}, {}, {} "
         "and {}",
-        taps, stride, dilation, padding, more);
+        dim::text(taps), stride, dilation, padding, more);
   const Dim depth = x.dim(2), each = weight.dim(1), channels = each * options.groups;
   if (bias.defined() && (bias.rank() != 1 || !dim::may_equal(bias.size_word(0), channels.word())))
     fail<ShapeError>("[conv_transpose3d] expected a bias of shape ({},), got {}",

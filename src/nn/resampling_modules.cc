@@ -5,7 +5,9 @@
 #include <cmath>
 
 #include "core/dim.h"
+#include "core/size_table.h"
 #include "core/status.h"
+#include "nn/cubic_weights.h"
 #include "nn/function_module.h"
 #include "nn/targets.h"
 #include "nn/windows.h"
@@ -24,67 +26,39 @@ namespace {
 
 // --- resizing ---
 
-// An element of the result is a sum of elements at these positions, each times a weight.
-struct Taps {
-  std::vector<std::vector<std::int64_t>> positions;  // by tap
-  std::vector<std::vector<double>> weights;          // by tap; empty: the element itself
-};
-
 struct ResizedAxis {
-  std::int64_t in, out;
-  double scale;  // distance of positions in the input
+  Dim in, out;
+  Tensor distance;  // of positions in the input: a float64 scalar
 };
 
-std::int64_t within(double position, std::int64_t size) {
-  return std::clamp<std::int64_t>(static_cast<std::int64_t>(position), 0, size - 1);
+// `positions` as those of elements of the axis.
+Tensor within(const Tensor& positions, const ResizedAxis& axis) {
+  return maximum(minimum(cast(positions, int64), axis.in - 1), 0.0);
 }
 
-// Keys's kernel with a = -0.75 of a distance from the position.
-double cubic_weight(double distance) {
-  constexpr double kA = -0.75;
-  const double d = std::abs(distance);
-  if (d <= 1.0) return ((kA + 2.0) * d - (kA + 3.0)) * d * d + 1.0;
-  return d < 2.0 ? ((d - 5.0) * d + 8.0) * d * kA - 4.0 * kA : 0.0;
+// The element nearest to each position. In float32, as PyTorch: which one it is depends on it.
+Tensor nearest_along(const Tensor& x, int at, const ResizedAxis& axis, double center) {
+  const Tensor centers = range(axis.out, {.dtype = float32}) + center;
+  return gather(x, within(floor(centers * cast(axis.distance, float32)), axis), at);
 }
 
-Taps taps_of(const ResizedAxis& axis, const std::string& mode, bool align_corners) {
-  const bool cubic = mode == "bicubic", nearest = mode.starts_with("nearest");
-  const int count = nearest ? 1 : cubic ? 4 : 2;
-  Taps taps;
-  taps.positions.resize(static_cast<std::size_t>(count));
-  if (!nearest) taps.weights.resize(taps.positions.size());
-  for (std::int64_t i = 0; i < axis.out; ++i) {
-    const auto at = static_cast<double>(i);
-    if (nearest) {
-      // In float, as PyTorch: which element is nearest depends on it.
-      const float center = static_cast<float>(at) + (mode == "nearest" ? 0.0f : 0.5f);
-      taps.positions[0].push_back(
-          within(std::floor(center * static_cast<float>(axis.scale)), axis.in));
-      continue;
-    }
-    double position = align_corners ? at * axis.scale : (at + 0.5) * axis.scale - 0.5;
-    if (!cubic) position = std::max(position, 0.0);
-    const double first = std::floor(position), part = position - first;
-    for (int tap = 0; tap < count; ++tap) {
-      const double offset = cubic ? tap - 1 : tap;
-      taps.positions[static_cast<std::size_t>(tap)].push_back(within(first + offset, axis.in));
-      taps.weights[static_cast<std::size_t>(tap)].push_back(cubic      ? cubic_weight(part - offset)
-                                                            : tap == 0 ? 1.0 - part
-                                                                       : part);
-    }
-  }
-  return taps;
-}
-
-Tensor resized_along(const Tensor& x, int axis, const Taps& taps) {
+// Sums of the elements around each position, each times a weight.
+Tensor weighted_along(const Tensor& x, int at, const ResizedAxis& axis, bool cubic,
+                      bool align_corners) {
+  const Tensor numbers = range(axis.out, {.dtype = float64});
+  Tensor position = align_corners ? numbers * axis.distance : (numbers + 0.5) * axis.distance - 0.5;
+  if (!cubic) position = maximum(position, 0.0);
+  const Tensor first = floor(position), part = position - first;
   Dims along;
-  for (int i = 0; i < x.rank(); ++i) along.push_back(i == axis ? -1 : 1);
+  for (int i = 0; i < x.rank(); ++i) along.push_back(i == at ? -1 : 1);
   Tensor sum;
-  for (std::size_t tap = 0; tap < taps.positions.size(); ++tap) {
-    Tensor part = gather(x, constant(taps.positions[tap]), axis);
-    if (taps.weights.empty()) return part;
-    part = part * reshape(constant(taps.weights[tap], {.dtype = x.dtype()}), Shape(along));
-    sum = sum.defined() ? sum + part : part;
+  const std::vector<Tensor> weights =
+      cubic ? cubic_weights(part) : std::vector<Tensor>{1.0 - part, part};
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const double offset = static_cast<double>(i) - (cubic ? 1.0 : 0.0);
+    const Tensor product = gather(x, within(first + offset, axis), at) *
+                           reshape(cast(weights[i], x.dtype()), Shape(along));
+    sum = sum.defined() ? sum + product : product;
   }
   return sum;
 }
@@ -99,23 +73,21 @@ std::vector<Number> for_axes(const char* what, const std::vector<Number>& number
   return numbers;
 }
 
-ResizedAxis resized_axis(std::int64_t in, const InterpolateOptions& options, std::int64_t size,
+ResizedAxis resized_axis(const Dim& in, const InterpolateOptions& options, std::int64_t size,
                          double factor) {
   const bool by_factor = options.size.empty();
-  ResizedAxis axis{
-      .in = in,
-      .out = by_factor ? static_cast<std::int64_t>(std::floor(static_cast<double>(in) * factor))
-                       : size,
-      .scale = 0.0};
-  if (axis.in < 1 || axis.out < 1)
-    fail<InvalidArgumentError>("[interpolate] expected sizes above 0, got {} to {}", axis.in,
-                               axis.out);
-  const auto from = static_cast<double>(axis.in), to = static_cast<double>(axis.out);
-  if (options.align_corners)
-    axis.scale = axis.out > 1 ? (from - 1.0) / (to - 1.0) : 0.0;
-  else
-    axis.scale = by_factor && !options.recompute_scale_factor ? 1.0 / factor : from / to;
-  return axis;
+  if (!(factor > 0.0) || !std::isfinite(factor))
+    fail<InvalidArgumentError>("[interpolate] expected finite factors above 0, got {}", factor);
+  const Dim out = by_factor ? Dim(dim::scaled(in.word(), factor)) : Dim(size);
+  if (!dim::may_be_at_most(1, in) || !dim::may_be_at_most(1, out))
+    fail<InvalidArgumentError>("[interpolate] expected sizes above 0, got {} to {}", dim::text(in),
+                               dim::text(out));
+  const auto number = [](const Dim& of) { return detail::scalar_of(of, float64); };
+  if (options.align_corners)  // the position of one element is 0
+    return {in, out, number(in - 1) / maximum(number(out - 1), 1.0)};
+  if (by_factor && !options.recompute_scale_factor)
+    return {in, out, full(Shape::scalar(), 1.0 / factor, float64)};
+  return {in, out, number(in) / number(out)};
 }
 
 void check_mode(const InterpolateOptions& options, int axes) {
@@ -205,17 +177,23 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
       options.size.empty() ? std::vector<std::int64_t>(3, 0) : for_axes("size", options.size, axes);
   const auto factors = options.size.empty() ? for_axes("factor", options.scale_factor, axes)
                                             : std::vector<double>(3, 1.0);
-  std::vector<std::optional<std::int64_t>> area;
+  constexpr const char* kHas = "sizes above 0, a shape such as";
+  const std::string& mode = options.mode;
+  std::vector<std::optional<Dim>> area;
   Tensor y = at_least_float32(x);
   for (int i = 0; i < axes; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    const std::int64_t in = dim::known("interpolate", x.dim(i + 2), "the size of the result");
-    const ResizedAxis axis = resized_axis(in, options, sizes[at], factors[at]);
+    const int at = i + 2;
+    const auto number = static_cast<std::size_t>(i);
+    const ResizedAxis axis = resized_axis(x.dim(at), options, sizes[number], factors[number]);
     area.push_back(axis.out);
-    if (options.mode != "area")
-      y = resized_along(y, i + 2, taps_of(axis, options.mode, options.align_corners));
+    if (mode == "area") continue;
+    y = of_least_size("interpolate", kHas, y, at, 1);
+    y = mode.starts_with("nearest")
+            ? nearest_along(y, at, axis, mode == "nearest" ? 0.0 : 0.5)
+            : weighted_along(y, at, axis, mode == "bicubic", options.align_corners);
+    y = of_least_size("interpolate", kHas, y, at, 1);
   }
-  if (options.mode == "area") return adaptively_pooled("interpolate", x, area, false);
+  if (mode == "area") return adaptively_pooled("interpolate", x, area, false);
   return cast(y, x.dtype());
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/dim.h"
 #include "core/status.h"
+#include "nn/cubic_weights.h"
 #include "nn/targets.h"
 #include "tandem/array.h"
 #include "tandem/autodiff.h"
@@ -54,16 +55,6 @@ struct SampledTap {
   Tensor weight;    // undefined: 1
 };
 using SampledTaps = std::vector<SampledTap>;
-
-// The weights of Keys's kernel with a = -0.75 at distances 1 + t, t, 1 - t and 2 - t.
-std::vector<Tensor> cubic_weights(const Tensor& t) {
-  constexpr double kA = -0.75;
-  const auto near = [](const Tensor& d) { return ((kA + 2.0) * d - (kA + 3.0)) * square(d) + 1.0; };
-  const auto far = [](const Tensor& d) {
-    return ((kA * d - 5.0 * kA) * d + 8.0 * kA) * d - 4.0 * kA;
-  };
-  return {far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)};
-}
 
 SampledTaps sampled_taps(const std::string& mode, const Tensor& grid, const Dim& size,
                          const Sampling& how) {
@@ -190,6 +181,15 @@ Tensor maxima_of(const Tensor& rows, const Bags& bags, const Tensor& counts) {
 }
 
 }  // namespace
+
+std::vector<Tensor> cubic_weights(const Tensor& t) {
+  constexpr double kA = -0.75;
+  const auto near = [](const Tensor& d) { return ((kA + 2.0) * d - (kA + 3.0)) * square(d) + 1.0; };
+  const auto far = [](const Tensor& d) {
+    return ((kA * d - 5.0 * kA) * d + 8.0 * kA) * d - 4.0 * kA;
+  };
+  return {far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)};
+}
 
 namespace functional {
 

@@ -125,16 +125,15 @@ Tensor with_batch(const Tensor& x, std::size_t axes, const Body& body) {
 // vectors of `count` elements.
 struct AdaptiveWindows {
   Tensor begin, end;
-  AdaptiveWindows(const Dim& size, std::int64_t count) {
-    const Tensor numbers = range(Dim(count), {.dtype = int64});
-    begin = floor_divide(numbers * size, static_cast<double>(count));
-    end = floor_divide((numbers + 1.0) * size + static_cast<double>(count - 1),
-                       static_cast<double>(count));
+  AdaptiveWindows(const Dim& size, const Dim& count) {
+    const Tensor numbers = range(count, {.dtype = int64});
+    begin = floor_divide(numbers * size, count);
+    end = floor_divide((numbers + 1.0) * size + (count - 1), count);
   }
 };
 
 // [before, size, after] with the means of `count` windows.
-Tensor means(const Tensor& x, std::int64_t count) {
+Tensor means(const Tensor& x, const Dim& count) {
   const AdaptiveWindows windows(x.dim(1), count);
   const Tensor at = expand_dims(range(x.dim(1), {.dtype = int64}), 0);
   const Tensor begin = expand_dims(windows.begin, 1), end = expand_dims(windows.end, 1);
@@ -152,7 +151,7 @@ Tensor maxima_at(const Tensor& x, const Tensor& positions, const Dim& count, con
 }
 
 // The maxima of `count` windows.
-Tensor maxima(const Tensor& x, std::int64_t count) {
+Tensor maxima(const Tensor& x, const Dim& count) {
   const AdaptiveWindows windows(x.dim(1), count);
   const Dim most = (x.dim(1) + (count - 1)) / count + 1;  // elements of a window
   const Tensor positions =
@@ -314,27 +313,34 @@ Tensor max_unpooled(const char* what, const Tensor& x, const Tensor& indices, co
                                axes, axes + 2, given);
   std::vector<Dim> sizes = {x.dim(0), x.dim(1)};
   Dim elements = 1;
+  Tensor y = x;
   for (int i = 0; i < axes; ++i) {
     const auto at = static_cast<std::size_t>(i);
-    const std::int64_t in = dim::known(what, x.dim(i + 2), "the size of the result");
-    std::int64_t size = (in - 1) * w.stride[at] - 2 * w.padding[at] + w.size[at];
+    const std::int64_t stride = w.stride[at], shrinks = 2 * w.padding[at] - w.size[at];
+    const Dim in = x.dim(i + 2), smallest = (in - 1) * stride - shrinks;
+    Dim size = smallest;
     if (given != 0) {
-      const std::int64_t asked = output_size[static_cast<std::size_t>(given - axes + i)];
-      if (asked <= size - w.stride[at] || asked >= size + w.stride[at])
+      size = output_size[static_cast<std::size_t>(given - axes + i)];
+      // The sizes of x from which this one is less than a stride away.
+      const std::int64_t reached = size.word() + shrinks,
+                         least = dim::floor_quotient(reached, stride) + 1,
+                         most = dim::ceil_quotient(reached, stride) + 1;
+      if (!dim::may_be_at_most(least, in) || !dim::may_be_at_most(in, most))
         fail<InvalidArgumentError>(
             "[{}] expected an output_size between {} and {} (exclusive) for axis {}, got {}", what,
-            size - w.stride[at], size + w.stride[at], i + 2, asked);
-      size = asked;
+            dim::text(smallest - stride), dim::text(smallest + stride), i + 2, size.word());
+      y = of_size(what, "an input whose result may have the output_size, a shape such as", y, i + 2,
+                  dim::min(dim::max(in, least), most));
     }
-    if (size < 1)
-      fail<ShapeError>("[{}] expected a result with elements, got size {} of axis {}", what, size,
-                       i + 2);
+    if (!dim::may_be_at_most(1, size))
+      fail<ShapeError>("[{}] expected a result with elements, got size {} of axis {}", what,
+                       dim::text(size), i + 2);
     sizes.push_back(size);
     elements *= size;
   }
   const Tensor flat =
       scatter(zeros({x.dim(0), x.dim(1), elements}, x.dtype()), 2,
-              reshape(indices, {x.dim(0), x.dim(1), -1}), reshape(x, {x.dim(0), x.dim(1), -1}));
+              reshape(indices, {x.dim(0), x.dim(1), -1}), reshape(y, {x.dim(0), x.dim(1), -1}));
   return reshape(flat, Shape(std::span<const Dim>(sizes)));
 }
 
@@ -364,20 +370,20 @@ Tensor mean_pooled(const char* what, const Tensor& given, const Windows& w) {
 }
 
 Tensor adaptively_pooled(const char* what, const Tensor& given,
-                         const std::vector<std::optional<std::int64_t>>& sizes, bool maximum) {
+                         const std::vector<std::optional<Dim>>& sizes, bool maximum) {
   return with_batch(given, sizes.size(), [&](const Tensor& batched) {
     Tensor x = batched;
     Windows even;
     bool divides = true;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      if (sizes[i] && *sizes[i] < 1)
+      const std::int64_t count = sizes[i].value_or(1).word();
+      if (!dim::may_be_at_most(1, count))
         fail<InvalidArgumentError>("[{}] expected an output_size of 1 or more, got {}", what,
-                                   *sizes[i]);
+                                   count);
       const Dim size = static_cast<int>(i) + 2 < x.rank() ? x.dim(static_cast<int>(i) + 2) : Dim(1);
-      const std::int64_t count = sizes[i].value_or(1);
-      divides = divides && (!sizes[i] || (size.known() && size.word() % count == 0));
-      even.size.push_back(
-          !sizes[i] || !size.known() ? 1 : std::max<std::int64_t>(1, size.word() / count));
+      const bool known = dim::both_known(size, count);
+      divides = divides && (!sizes[i] || (known && size.word() % count == 0));
+      even.size.push_back(!sizes[i] || !known ? 1 : std::max<std::int64_t>(1, size.word() / count));
       even.padding.push_back(0);
       even.dilation.push_back(1);
     }
@@ -389,7 +395,8 @@ Tensor adaptively_pooled(const char* what, const Tensor& given,
                          x.shape().to_string());
       x = of_least_size(what, "axes that are not empty, a shape such as", x, axis, 1);
     }
-    if (!maximum && std::ranges::all_of(sizes, [](const auto& size) { return size == 1; })) {
+    if (!maximum &&
+        std::ranges::all_of(sizes, [](const auto& size) { return size && size->word() == 1; })) {
       Dims axes;
       for (int axis = 2; axis < x.rank(); ++axis) axes.push_back(axis);
       return reduce_mean(x, {.axis = axes, .keepdims = true});

@@ -31,7 +31,7 @@ Tensor max_unpooled(const char* what, const Tensor& x, const Tensor& indices,
 // The mean or the maximum of windows that cover the axes: `sizes` per axis, of which those that are
 // not given stay.
 Tensor adaptively_pooled(const char* what, const Tensor& x,
-                         const std::vector<std::optional<std::int64_t>>& sizes, bool maximum);
+                         const std::vector<std::optional<Dim>>& sizes, bool maximum);
 
 // The batch and the axes, then the channels; and the reverse. REQUIRES: rank 3 to 5.
 Tensor channels_last(const Tensor& x);

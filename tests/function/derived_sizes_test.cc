@@ -416,6 +416,9 @@ TEST(DerivedSizes, AreSerialisedWithTheirExpressions) {
     const Tensor joined = concat({zeros(product.shape()), ones({2, product.dim(1)})}, 0);
     EXPECT_EQ(identity(pooled, {.name = "pooled"}).rank(), 4);
     EXPECT_EQ(identity(joined, {.name = "joined"}).rank(), 2);
+    const Tensor resized =
+        nn::functional::interpolate(expand_dims(product, 0), {.scale_factor = {1.7}});
+    EXPECT_EQ(identity(resized, {.name = "resized"}).rank(), 3);
   }
   const Graph copy = Graph::deserialize(graph.serialize());
   Session original(graph), read(copy);
@@ -423,7 +426,8 @@ TEST(DerivedSizes, AreSerialisedWithTheirExpressions) {
     const Feeds feeds = {{"a:0", ones({n, 3})}, {"b:0", ones({1, 3})}, {"m:0", ones({n, 1})}};
     EXPECT_EQ(read.run(feeds, "pooled:0").shape(), Shape({1, (n + 1) / 2, 2, 1}));
     EXPECT_EQ(read.run(feeds, "joined:0").shape(), Shape({n + 2, 3}));
-    for (const char* name : {"pooled:0", "joined:0"})
+    EXPECT_EQ(read.run(feeds, "resized:0").shape(), Shape({1, n, 5}));
+    for (const char* name : {"pooled:0", "joined:0", "resized:0"})
       EXPECT_EQ(read.run(feeds, name).to_vector<float>(),
                 original.run(feeds, name).to_vector<float>());
   }

@@ -201,6 +201,73 @@ TEST(UnknownChecks, OfFunctionsWhoseNumbersDependOnSizes) {
   }
 }
 
+// `call` with all sizes unknown has the values and gradients of eager calls, for each of the
+// inputs' shapes.
+struct AnySizes {
+  std::string name;
+  Call call;
+  std::vector<std::vector<Shape>> shapes;
+  std::vector<DType> dtypes = {};
+};
+
+void expect_same_bits(const std::vector<AnySizes>& cases) {
+  for (const AnySizes& c : cases) {
+    SCOPED_TRACE(c.name);
+    const Call gradient = [&](const Tensors& v) {
+      GradientTape tape;
+      tape.watch(v[0]);
+      return tape.gradient(reduce_sum(square(c.call(v))), v[0]);
+    };
+    const auto open = unknown({c.name, c.call, c.shapes[0], {}, c.dtypes});
+    const auto values = function(c.call, {.input_signature = open}),
+               gradients = function(gradient, {.input_signature = open});
+    for (const std::vector<Shape>& shapes : c.shapes) {
+      const Tensors inputs = inputs_of({c.name, c.call, shapes, {}, c.dtypes}, shapes);
+      const Tensor expected = c.call(inputs), got = values(inputs);
+      EXPECT_EQ(got.shape(), expected.shape());
+      EXPECT_EQ(got.to_vector<float>(), expected.to_vector<float>());
+      EXPECT_EQ(gradients(inputs).to_vector<float>(), gradient(inputs).to_vector<float>());
+    }
+  }
+}
+
+TEST(UnknownSizes, AreResized) {
+  const auto resized = [](const nn::InterpolateOptions& options) -> Call {
+    return [options](const Tensors& v) { return F::interpolate(v[0], options); };
+  };
+  const std::vector<std::vector<Shape>> images = {{{2, 3, 5, 7}}, {{1, 2, 2, 3}}, {{1, 1, 10, 11}}};
+  std::vector<AnySizes> cases;
+  for (const char* mode : {"nearest", "nearest-exact", "bilinear", "bicubic", "area"})
+    for (const bool corners : {false, true}) {
+      if (corners && !std::string(mode).starts_with("bi")) continue;
+      cases.push_back(
+          {mode, resized({.size = {4, 3}, .mode = mode, .align_corners = corners}), images});
+      for (const double factor : {0.7, 1.7, 2.0})
+        cases.push_back(
+            {mode, resized({.scale_factor = {factor}, .mode = mode, .align_corners = corners}),
+             images});
+    }
+  cases.push_back({"trilinear",
+                   resized({.scale_factor = {1.3}, .mode = "trilinear"}),
+                   {{{1, 2, 3, 4, 2}}, {{2, 1, 1, 2, 5}}}});
+  cases.push_back(
+      {"linear",
+       resized({.scale_factor = {0.29}, .mode = "linear", .recompute_scale_factor = true}),
+       {{{1, 2, 100}}, {{1, 1, 7}}}});
+  expect_same_bits(cases);
+  // In float64 100 * 0.29 is less than 29.
+  EXPECT_EQ(F::interpolate(ones({1, 1, 100}), {.scale_factor = {0.29}}).dim(2), 28);
+  expect_checked({
+      {"interpolate", resized({.size = {2}}), {{1, 1, 3}}, {{1, 1, 0}}},
+      {"interpolate", resized({.scale_factor = {0.3}}), {{1, 1, 4}}, {{1, 1, 3}}},
+      {"max_unpool1d",
+       [](const Tensors& v) { return F::max_unpool1d(v[0], v[1], 2, {}, {7}); },
+       {{1, 1, 3}, {1, 1, 3}},
+       {{1, 1, 5}, {1, 1, 5}},
+       {float32, int64}},
+  });
+}
+
 TEST(UnknownChecks, OfARankThatDependsOnASizeAreRefused) {
   const layers::CategoryEncoding one_hot(3, {.output_mode = "one_hot"});
   const auto encode = function([&](const Tensor& x) { return one_hot(x); },

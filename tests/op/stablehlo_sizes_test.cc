@@ -36,6 +36,15 @@ TEST(StableHloSizes, AreComputedFromThoseOfTheArguments) {
       text, {"-> (tensor<?x3xf32>)", "\"stablehlo.real_dynamic_slice\"", "\"stablehlo.divide\""});
 }
 
+TEST(StableHloSizes, AreTimesAFactor) {
+  const std::string text =
+      function(
+          [](const Tensor& x) { return nn::functional::interpolate(x, {.scale_factor = {1.7}}); },
+          {.input_signature = {{{1, 2, -1}, float32}}})
+          .stablehlo();
+  expect_parts(text, {"-> (tensor<1x2x?xf32>)", "\"stablehlo.floor\"", "1.7"});
+}
+
 TEST(StableHloSizes, ThatHaveToBeEqualAreAsserted) {
   const std::string text = function(
                                [](const Tensor& x, const Tensor& y) {

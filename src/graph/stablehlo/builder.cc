@@ -240,6 +240,13 @@ Value Builder::size(std::int64_t size) {
       result = select(compare("LT", rest, zero), subtract(quotient, this->size(1)), quotient);
       break;
     }
+    case Kind::kScaled: {
+      const Type wide(Element::kF64, Shape::scalar());
+      const Value product = multiply(convert(parts[0], Element::kF64),
+                                     constant(std::bit_cast<double>(expression.parts[1]), wide));
+      result = convert(unary("floor", product), kSize.element);
+      break;
+    }
     case Kind::kMin:
     case Kind::kMax:
     case Kind::kBroadcast:
