@@ -142,8 +142,8 @@ namespace tandem {
 [[nodiscard]] Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std::int64_t axis);
 /// For each of `values` the position in `sorted`, an ascending vector, before which it keeps the
 /// order: the first one whose element is not below it, or with `right` the first one whose element
-/// is above it; its size for NaN. int64, of the shape of `values`. The size of `sorted` must be
-/// known. As torch.searchsorted; torch.bucketize has the arguments in the other order.
+/// is above it; its size for NaN. int64, of the shape of `values`. As
+/// torch.searchsorted; torch.bucketize has the arguments in the other order.
 [[nodiscard]] Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right = false);
 /// x with the slices of `source` along `axis` added at the positions of `indices`, a vector with
 /// one per slice: sums where they repeat. The sizes of x must be known. As torch.index_add.

@@ -36,7 +36,7 @@ namespace tandem {
 // --- cutting ---
 /// @{
 /// `parts` parts of `axis`, the first ones larger by 1 if the size does not divide; or the parts
-/// between `positions`, which may lie outside and then leave nothing. The size must be known.
+/// between `positions`, which may lie outside and then leave nothing.
 /// Throws InvalidArgumentError for less than 1 part. As torch.tensor_split.
 [[nodiscard]] std::vector<Tensor> tensor_split(const Tensor& x, std::int64_t parts,
                                                std::int64_t axis = 0);
@@ -47,8 +47,8 @@ namespace tandem {
 /// Axis `axis` as axes of these sizes, of which one may be -1. As torch.unflatten.
 [[nodiscard]] Tensor unflatten(const Tensor& x, std::int64_t axis, const Dims& sizes);
 /// Windows of `size` positions of `axis`, one every `step` positions, as a last axis; `axis` has
-/// the number of windows. The size must be known. Throws InvalidArgumentError for a window that
-/// does not fit and for a step below 1. As torch.Tensor.unfold.
+/// the number of windows. Throws InvalidArgumentError for a window that does not fit and for a
+/// step below 1. As torch.Tensor.unfold.
 [[nodiscard]] Tensor unfold(const Tensor& x, std::int64_t axis, std::int64_t size,
                             std::int64_t step);
 
@@ -76,7 +76,7 @@ namespace tandem {
 /// torch.cartesian_prod.
 [[nodiscard]] Tensor cartesian_prod(TensorList vectors);
 /// All choices of `count` elements of a vector, in the order of their positions, or with
-/// `repeated` elements. Its size must be known. As torch.combinations.
+/// `repeated` elements. As torch.combinations.
 [[nodiscard]] Tensor combinations(const Tensor& x, std::int64_t count = 2, bool repeated = false);
 /// The elements of x, which is taken for a vector, at these positions; negative ones count from the
 /// end. As torch.take.
@@ -87,8 +87,8 @@ namespace tandem {
 /// As torch.select_scatter.
 [[nodiscard]] Tensor select_scatter(const Tensor& x, const Tensor& source, std::int64_t axis,
                                     std::int64_t index);
-/// x with positions start, start + step, ... before `stop` of `axis` replaced by `source`. The size
-/// of the axis must be known. As torch.slice_scatter.
+/// x with positions start, start + step, ... before `stop` of `axis` replaced by `source`. As
+/// torch.slice_scatter.
 [[nodiscard]] Tensor slice_scatter(const Tensor& x, const Tensor& source, std::int64_t axis,
                                    const Slice& range);
 /// x, a matrix or a batch [..., m, n] of them, with `source`, [..., k], on the diagonal `offset`.

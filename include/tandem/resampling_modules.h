@@ -80,7 +80,7 @@ namespace functional {
 /// be undefined: [..., out] from [..., in1] and [..., in2]. As torch.nn.functional.bilinear.
 [[nodiscard]] Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight,
                               const Tensor& bias = {});
-/// The p-norms of the differences of all pairs of rows of a matrix, whose number must be known. As
+/// The p-norms of the differences of all pairs of rows of a matrix. As
 /// torch.nn.functional.pdist.
 [[nodiscard]] Tensor pdist(const Tensor& x, double p = 2.0);
 }  // namespace functional

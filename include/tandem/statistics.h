@@ -16,8 +16,8 @@ namespace tandem {
 // --- order statistics: NaN counts as largest unless it says otherwise ---
 /// @{
 /// The median along `axis`, the lower one of two, and its position (int64); NaN, and the position
-/// of the first one, if there is one. Throws InvalidArgumentError for an axis of size 0, whose size
-/// must be known. The second form: of all elements. As torch.median; numpy.median takes the mean of
+/// of the first one, if there is one. Throws InvalidArgumentError for an axis of size 0.
+/// The second form: of all elements. As torch.median; numpy.median takes the mean of
 /// the two.
 [[nodiscard]] ValuesAndIndices median(const Tensor& x, std::int64_t axis, bool keepdims = false);
 [[nodiscard]] Tensor median(const Tensor& x);
@@ -32,7 +32,7 @@ namespace tandem {
 [[nodiscard]] ValuesAndIndices kthvalue(const Tensor& x, std::int64_t k, std::int64_t axis = -1,
                                         bool keepdims = false);
 /// The most frequent element along `axis`, the smallest of several, and the position of its last
-/// occurrence. Throws InvalidArgumentError for an axis of size 0, whose size must be known. As
+/// occurrence. Throws InvalidArgumentError for an axis of size 0. As
 /// torch.mode.
 [[nodiscard]] ValuesAndIndices mode(const Tensor& x, std::int64_t axis = -1, bool keepdims = false);
 /// Options of quantile() and nanquantile(). As the arguments of torch.quantile.
@@ -46,7 +46,7 @@ struct QuantileOptions {
 /// The elements below which the fractions `q` of [0, 1] of the elements lie, a number or a vector
 /// of x's dtype, whose axis comes first. NaN where there is one; nanquantile() leaves them out.
 /// Throws InvalidArgumentError for an axis of size 0, for a number outside of [0, 1], and for
-/// another name. Floating-point; the size must be known. As torch.quantile.
+/// another name. Floating-point. As torch.quantile.
 [[nodiscard]] Tensor quantile(const Tensor& x, const Tensor& q,
                               const QuantileOptions& options = {});
 [[nodiscard]] Tensor quantile(const Tensor& x, double q, const QuantileOptions& options = {});

@@ -274,8 +274,7 @@ Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const 
 Tensor pdist(const Tensor& x, double p) {
   if (x.rank() != 2)
     fail<ShapeError>("[pdist] expected a matrix, got shape {}", x.shape().to_string());
-  const std::int64_t rows = dim::known("pdist", x.dim(0), "the pairs");
-  return gather_nd(cdist(x, x, p), transpose(triu_indices(rows, rows, 1)));
+  return gather_nd(cdist(x, x, p), combinations(range(x.dim(0), {.dtype = int64})));
 }
 
 }  // namespace functional

@@ -268,6 +268,69 @@ TEST(UnknownSizes, AreResized) {
   });
 }
 
+TEST(UnknownSizes, AreCombinedCutAndScattered) {
+  const auto scattered = [](const char* how) -> Call {
+    return [how](const Tensors& v) { return scatter_reduce(v[0], 0, v[1], v[2], how); };
+  };
+  const std::vector<std::vector<Shape>> three = {{{3, 4}, {2, 4}, {2, 4}},
+                                                 {{5, 2}, {3, 2}, {3, 3}}};
+  const std::vector<DType> of_three = {float32, int64, float32};
+  const auto split = [](std::size_t part) -> Call {
+    return [part](const Tensors& v) { return tensor_split(v[0], 3, 1)[part]; };
+  };
+  const std::vector<std::vector<Shape>> vectors = {{{5}}, {{1}}, {{2}}, {{6}}, {{3}}};
+  expect_same_bits({
+      {"sum", scattered("sum"), three, of_three},
+      {"amax", scattered("amax"), three, of_three},
+      {"scatter", [](const Tensors& v) { return scatter(v[0], 0, v[1], v[2]); }, three, of_three},
+      {"combinations", [](const Tensors& v) { return combinations(v[0], 2); }, vectors},
+      {"combinations", [](const Tensors& v) { return combinations(v[0], 3); }, vectors},
+      {"combinations", [](const Tensors& v) { return combinations(v[0], 3, true); }, vectors},
+      {"pdist", [](const Tensors& v) { return F::pdist(v[0], 1.0); }, {{{4, 3}}, {{1, 2}}}},
+      {"vander", [](const Tensors& v) { return vander(v[0]); }, vectors},
+      {"first", split(0), {{{2, 7}}, {{2, 2}}}},
+      {"last", split(2), {{{2, 7}}, {{2, 2}}}},
+      {"split_at",
+       [](const Tensors& v) {
+         return tensor_split(v[0], {1, -2}, 0)[1];
+       },
+       {{{6, 2}}, {{3, 1}}}},
+      {"unfold", [](const Tensors& v) { return unfold(v[0], 0, 2, 3); }, {{{9, 2}}, {{2, 1}}}},
+      {"select_scatter",
+       [](const Tensors& v) { return select_scatter(v[0], v[1], 1, -2); },
+       {{{3, 4}, {3}}, {{1, 2}, {1}}}},
+      {"slice_scatter",
+       [](const Tensors& v) {
+         return slice_scatter(v[0], v[1], 0, Slice{1, -1, 2});
+       },
+       {{{6, 2}, {2, 2}}, {{3, 1}, {1, 1}}, {{2, 3}, {0, 3}}}},
+      {"index_fill",
+       [](const Tensors& v) { return index_fill(v[0], 0, v[1] - 1.0, 7.0); },
+       {{{4, 2}, {3}}, {{2, 5}, {1}}},
+       {float32, int64}},
+      {"max_unpool2d",
+       [](const Tensors& v) { return F::max_unpool2d(v[0], v[1], 2); },
+       {{{1, 2, 3, 2}, {1, 2, 3, 2}}, {{2, 1, 1, 1}, {2, 1, 1, 1}}},
+       {float32, int64}},
+      {"conv_transpose3d",
+       [](const Tensors& v) { return F::conv_transpose3d(v[0], v[1], {}, {.stride = 2}); },
+       {{{1, 2, 3, 2, 2}, {2, 1, 2, 2, 1}}}},
+  });
+  expect_checked({
+      {"unfold", [](const Tensors& v) { return unfold(v[0], 0, 3, 1); }, {{4}}, {{2}}},
+      {"select_scatter",
+       [](const Tensors& v) { return select_scatter(v[0], v[1], 0, 2); },
+       {{3, 2}, {2}},
+       {{2, 2}, {2}}},
+      {"slice_scatter",
+       [](const Tensors& v) {
+         return slice_scatter(v[0], v[1], 0, Slice{1, -1});
+       },
+       {{4, 2}, {2, 2}},
+       {{4, 2}, {1, 2}}},
+  });
+}
+
 TEST(UnknownChecks, OfARankThatDependsOnASizeAreRefused) {
   const layers::CategoryEncoding one_hot(3, {.output_mode = "one_hot"});
   const auto encode = function([&](const Tensor& x) { return one_hot(x); },

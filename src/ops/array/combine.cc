@@ -6,6 +6,7 @@
 #include "core/status.h"
 #include "ops/math/of_size.h"
 #include "tandem/creation.h"
+#include "tandem/elementary.h"
 #include "tandem/math.h"
 #include "tandem/rearrange.h"
 #include "tandem/scatter.h"
@@ -91,26 +92,25 @@ Tensor block_diag(TensorList matrices) {
 }
 
 std::vector<Tensor> tensor_split(const Tensor& x, std::int64_t parts, std::int64_t axis) {
-  const std::int64_t size = dim::known("tensor_split", x.dim(axis), "the parts");
   if (parts < 1)
     fail<InvalidArgumentError>("[tensor_split] expected at least 1 part, got {}", parts);
-  std::vector<std::int64_t> sizes;
+  const Dim size = x.dim(axis), each = size / parts, longer = size % parts;
+  std::vector<Tensor> split;
   for (std::int64_t i = 0; i < parts; ++i)
-    sizes.push_back(size / parts + (i < size % parts ? 1 : 0));
-  return split(x, sizes, axis);
+    split.push_back(x.slice(axis, i * each + min(i, longer), (i + 1) * each + min(i + 1, longer)));
+  return split;
 }
 
 std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<std::int64_t>& positions,
                                  std::int64_t axis) {
-  const std::int64_t size = dim::known("tensor_split", x.dim(axis), "the parts");
-  const auto inside = [size](std::int64_t at) {
-    return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size);
-  };
+  const Dim size = x.dim(axis);
   std::vector<Tensor> parts;
-  std::int64_t begin = 0;
+  Dim begin = 0;
   for (std::size_t i = 0; i <= positions.size(); ++i) {
-    const std::int64_t end = i < positions.size() ? inside(positions[i]) : size;
-    parts.push_back(x.slice(axis, begin, std::max(begin, end)));
+    Dim end = size;
+    if (i < positions.size())
+      end = min(max(positions[i] < 0 ? positions[i] + size : Dim(positions[i]), 0), size);
+    parts.push_back(x.slice(axis, begin, max(begin, end)));
     begin = end;
   }
   return parts;
@@ -141,15 +141,16 @@ Tensor unflatten(const Tensor& x, std::int64_t axis, const Dims& sizes) {
 Tensor unfold(const Tensor& x, std::int64_t axis, std::int64_t size, std::int64_t step) {
   if (x.rank() == 0) return unfold(expand_dims(x, 0), 0, size, step).select(0, 0);
   const int at = place_of(x, axis);
-  const std::int64_t all = dim::known("unfold", x.dim(at), "the windows");
-  if (size < 0 || size > all || step < 1)
+  const Dim all = x.dim(at);
+  if (size < 0 || !dim::may_be_at_most(size, all) || step < 1)
     fail<InvalidArgumentError>(
         "[unfold] expected windows of at most {} positions and steps of at least 1, got {} and {}",
-        all, size, step);
-  const std::int64_t windows = (all - size) / step + 1;
-  const Tensor starts = expand_dims(range(Dim(windows), {.dtype = int64}), 1);
+        dim::text(all), size, step);
+  const Tensor y =
+      of_least_size("unfold", "an axis that holds a window, a shape such as", x, at, size);
+  const Tensor starts = expand_dims(range((all - size) / step + 1, {.dtype = int64}), 1);
   const Tensor positions = starts * static_cast<double>(step) + range(Dim(size), {.dtype = int64});
-  return movedim(gather(x, positions, at), at + 1, -1);
+  return movedim(gather(y, positions, at), at + 1, -1);
 }
 
 Tensor movedim(const Tensor& x, const Dims& from, const Dims& to) {
@@ -206,22 +207,20 @@ Tensor combinations(const Tensor& x, std::int64_t count, bool repeated) {
     fail<ShapeError>("[combinations] expected a vector, got shape {}", x.shape().to_string());
   if (count < 1)
     fail<InvalidArgumentError>("[combinations] expected 1 element or more, got {}", count);
-  const std::int64_t size = dim::known("combinations", x.dim(0), "the rows");
-  std::vector<std::int64_t> all, row;
-  const auto fill = [&](const auto& again, std::int64_t next) -> void {
-    if (static_cast<std::int64_t>(row.size()) == count) {
-      all.insert(all.end(), row.begin(), row.end());
-      return;
-    }
-    for (std::int64_t i = next; i < size; ++i) {
-      row.push_back(i);
-      again(again, repeated ? i : i + 1);
-      row.pop_back();
-    }
-  };
-  fill(fill, 0);
-  const auto rows = static_cast<std::int64_t>(all.size()) / count;
-  return gather(x, constant(all, {.shape = {rows, count}}));
+  const Dim size = x.dim(0);
+  const std::int64_t apart = repeated ? 0 : 1;
+  // Rows of positions. Each is followed by all that have one more position after its last one.
+  Tensor last = range(size, {.dtype = int64}), rows = expand_dims(last, 1);
+  Dim many = size;
+  for (std::int64_t i = 1; i < count; ++i) {
+    const Tensor following = size - apart - last, ends = cumsum(following, 0);
+    many = Dim(dim::quotient(many * (repeated ? size + i : size - i), i + 1));
+    const Tensor number = range(many, {.dtype = int64});
+    const Tensor row = searchsorted(ends, number, true);
+    last = gather(last + static_cast<double>(apart) - (ends - following), row) + number;
+    rows = concat({gather(rows, row), expand_dims(last, 1)}, 1);
+  }
+  return gather(x, rows);
 }
 
 Tensor take(const Tensor& x, const Tensor& indices) {
@@ -230,40 +229,44 @@ Tensor take(const Tensor& x, const Tensor& indices) {
 
 Tensor slice_scatter(const Tensor& x, const Tensor& source, std::int64_t axis, const Slice& range) {
   const int at = place_of(x, axis);
-  const std::int64_t size = dim::known("slice_scatter", x.dim(at), "what is replaced");
   if (range.step < 1)
     fail<InvalidArgumentError>("[slice_scatter] expected a step of at least 1, got {}", range.step);
-  const auto inside = [size](const std::optional<Dim>& end, std::int64_t otherwise) {
-    const std::int64_t place = end ? end->value() : otherwise;
-    return std::clamp<std::int64_t>(place < 0 ? place + size : place, 0, size);
-  };
-  const std::int64_t start = inside(range.start, 0), stop = inside(range.stop, size);
-  std::vector<std::int64_t> from(static_cast<std::size_t>(size), 0);
-  std::vector<bool> replaced(from.size(), false);
-  std::int64_t count = 0;
-  for (std::int64_t i = start; i < stop; i += range.step) {
-    from[static_cast<std::size_t>(i)] = count++;
-    replaced[static_cast<std::size_t>(i)] = true;
-  }
+  const Dim size = x.dim(at);
+  const Tensor all = tandem::range(size, {.dtype = int64}), places = all[range];
   Shape expected = x.shape();
-  expected.set(at, count);
+  expected.set(at, places.shape().word(0));
   if (!dim::may_equal(source.shape(), expected))
     fail<ShapeError>("[slice_scatter] expected a source of shape {}, got {}", expected.to_string(),
                      source.shape().to_string());
-  if (count == 0) return x;
   const Tensor part = of_shape("slice_scatter", "a source of shape", source, expected);
-  return where(laid_along(constant(replaced), at, x.rank()), gather(part, constant(from), at), x);
+  // The positions in x and the source, one after the other.
+  const Tensor moved = scatter_nd(
+      expand_dims(places, 1),
+      cast(tandem::range(places.dim(0), {.dtype = int64}) + size - places, float64), {size});
+  return gather(concat({x, part}, at), all + cast(moved, int64), at);
 }
 
 Tensor select_scatter(const Tensor& x, const Tensor& source, std::int64_t axis,
                       std::int64_t index) {
   const int at = place_of(x, axis);
-  const std::int64_t size = dim::known("select_scatter", x.dim(at), "what is replaced");
-  if (index < -size || index >= size)
-    fail<InvalidArgumentError>("[select_scatter] expected an index of [{}, {}), got {}", -size,
-                               size, index);
-  const std::int64_t first = index < 0 ? index + size : index;
-  return slice_scatter(x, expand_dims(source, at), at, Slice{first, first + 1});
+  const std::int64_t least = index < 0 ? -index : index + 1;
+  const Dim size = x.dim(at);
+  if (!dim::may_be_at_most(least, size))
+    fail<InvalidArgumentError>("[select_scatter] expected an index of [{}, {}), got {}",
+                               dim::text(-size), dim::text(size), index);
+  const Tensor y =
+      of_least_size("select_scatter", "an axis that has the index, a shape such as", x, at, least);
+  const Tensor slice = expand_dims(source, at);
+  Shape expected = x.shape();
+  expected.set(at, 1);
+  if (!dim::may_equal(slice.shape(), expected))
+    fail<ShapeError>("[select_scatter] expected a source of shape {}, got {}",
+                     x.select(at, 0).shape().to_string(), source.shape().to_string());
+  const Tensor chosen = equal(range(size, {.dtype = int64}), index < 0 ? size + index : Dim(index));
+  return where(
+      laid_along(chosen, at, x.rank()),
+      of_shape("select_scatter", "a source that is, with an axis of 1, of shape", slice, expected),
+      y);
 }
 
 Tensor diagonal_scatter(const Tensor& x, const Tensor& source, std::int64_t offset) {
@@ -285,12 +288,11 @@ Tensor diagonal_scatter(const Tensor& x, const Tensor& source, std::int64_t offs
 
 Tensor index_fill(const Tensor& x, std::int64_t axis, const Tensor& indices, double value) {
   const int at = place_of(x, axis);
-  const std::int64_t size = dim::known("index_fill", x.dim(at), "the positions");
   if (indices.rank() != 1)
     fail<ShapeError>("[index_fill] expected a vector of indices, got shape {}",
                      indices.shape().to_string());
-  const Tensor places =
-      expand_dims(from_start(indices, full(Shape::scalar(), static_cast<double>(size), int64)), 1);
+  const Dim size = x.dim(at);
+  const Tensor places = expand_dims(from_start(indices, detail::scalar_of(size, int64)), 1);
   const Tensor times = scatter_nd(places, full(indices.shape(), 1.0, int32), {size});
   return where(laid_along(greater(times, 0.0), at, x.rank()), value, x);
 }

@@ -150,7 +150,8 @@ Scattering scattering(const char* function, const Tensor& x, std::int64_t axis,
         function, x.shape().to_string(), indices.shape().to_string(), source.shape().to_string());
   Tensor updates = source;
   for (int i = 0; i < x.rank(); ++i)
-    if (indices.shape()[i] != source.shape()[i]) updates = updates.slice(i, 0, indices.dim(i));
+    if (indices.shape().word(i) != source.shape().word(i))
+      updates = updates.slice(i, 0, indices.dim(i));
   return {reshape(element_positions(function, x, axis, indices), {-1}), reshape(updates, {-1})};
 }
 

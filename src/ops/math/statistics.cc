@@ -299,15 +299,11 @@ Tensor histc(const Tensor& x, std::int64_t bins, double low, double high) {
 
 Tensor vander(const Tensor& x, std::optional<std::int64_t> columns, bool increasing) {
   if (x.rank() < 1) fail<ShapeError>("[vander] expected a vector, got a scalar");
-  const std::int64_t count =
-      columns ? *columns : dim::known("vander", x.dim(-1), "the number of columns");
-  if (count < 0) fail<InvalidArgumentError>("[vander] expected 0 columns or more, got {}", count);
-  std::vector<Tensor> powers;
-  for (std::int64_t i = 0; i < count; ++i)
-    powers.push_back(i == 0 ? ones_like(x) : powers.back() * x);
-  if (powers.empty()) return expand_dims(x, -1).slice(-1, 0, 0);
-  if (!increasing) std::reverse(powers.begin(), powers.end());
-  return stack(powers, -1);
+  const Dim count = columns ? Dim(*columns) : x.dim(-1);
+  if (!dim::may_be_at_most(0, count))
+    fail<InvalidArgumentError>("[vander] expected 0 columns or more, got {}", count.to_string());
+  const Tensor exponents = range(count, {.dtype = x.dtype()});
+  return pow(expand_dims(x, -1), increasing ? exponents : reverse(exponents, {0}));
 }
 
 }  // namespace tandem
