@@ -36,7 +36,7 @@ void expect_floating(const char* function, const Tensor& images) {
 }
 
 std::int64_t known_size(const char* function, const Tensor& images, std::int64_t axis) {
-  return dim::known(function, images.size_word(axis), "the places of pixels");
+  return dim::known(function, images.size_word(axis), "the place of each pixel");
 }
 
 Tensor flipped_at_random(const char* function, const Tensor& images, std::int64_t axis) {
@@ -144,7 +144,7 @@ Tensor random_crop(const Tensor& value, const Sizes& size) {
   for (int axis = 0; axis < value.rank(); ++axis) {
     const std::int64_t whole = value.size_word(axis), part = parts[axis];
     if (whole == part) continue;
-    const std::int64_t known = dim::known("random_crop", whole, "the places of a part");
+    const std::int64_t known = dim::known("random_crop", whole, "the place of the part");
     if (part < 0 || part > known)
       fail<InvalidArgumentError>("[random_crop] expected at most {} along axis {}, got {}", known,
                                  axis, part);

@@ -139,6 +139,7 @@ void require_dtype(const Tensor& tensor, const char* what) {
 template <class Element>
 std::vector<Element> Tensor::to_vector() const {
   require_dtype<Element>(*this, "to_vector");
+  if (impl_of(*this).symbol && !shape().fully_defined()) detail::symbolic_tensor();
   const auto count = static_cast<std::size_t>(shape().num_elements());
   if constexpr (std::is_same_v<Element, bool>) {
     std::vector<std::uint8_t> bytes(count);

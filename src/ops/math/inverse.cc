@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/dim.h"
 #include "core/status.h"
 #include "tandem/array.h"
 #include "tandem/autograd.h"
@@ -75,7 +76,7 @@ struct Inverse : autograd::Function<Inverse> {
 Tensor linalg::inv(const Tensor& x) {
   if (!is_floating(x.dtype()))
     fail<DTypeError>("[inv] expected a floating dtype, got {}", name_of(x.dtype()));
-  if (x.rank() < 2 || x.size_word(-1) != x.size_word(-2))
+  if (x.rank() < 2 || !dim::may_equal(x.size_word(-1), x.size_word(-2)))
     fail<ShapeError>("[inv] expected square matrices, got shape {}", x.shape().to_string());
   return Inverse::apply(x);
 }
