@@ -226,6 +226,17 @@ void add_losses(CaseList& list) {
        .torch = "F.binary_cross_entropy_with_logits(b, a, reduction='none')",
        .inputs = {{kMatrix, Values::kUnit, Layout::kPlain, {}, true}, {kMatrix}},
        .call = [](const Arguments& in) { return td::nn::sigmoid_cross_entropy(in[0], in[1]); }});
+  list.add({.name = "ctc",
+            .torch = "F.ctc_loss(F.log_softmax(b.transpose(0, 1), -1), a + 1, "
+                     "torch.full((b.shape[0],), b.shape[1]), "
+                     "torch.full((a.shape[0],), a.shape[1]), reduction='none')",
+            .inputs = {{{td::Shape{2, 3}, td::Shape{16, 20}, td::Shape{32, 100}},
+                        Values::kClasses,
+                        Layout::kPlain,
+                        {5, 31, 95}},
+                       {{td::Shape{2, 10, 6}, td::Shape{16, 100, 32}, td::Shape{32, 500, 96}}}},
+            .call = [](const Arguments& in) { return td::losses::ctc(in[0] + 1, in[1]); },
+            .dtypes = false});
 }
 
 }  // namespace

@@ -100,6 +100,29 @@ struct MultiMarginOptions {
 /// torch.nn.functional.multi_margin_loss.
 [[nodiscard]] Tensor multi_margin_loss(const Tensor& input, const Tensor& target,
                                        const MultiMarginOptions& options = {});
+/// Options of ctc_loss().
+struct CtcOptions {
+  std::int64_t blank = 0;                          ///< class between labels
+  LossReduction reduction = LossReduction::kMean;  ///< reduction
+  bool zero_infinity = false;  ///< whether examples without a path have loss and gradient 0
+};
+/// Connectionist temporal classification (Graves et al., 2006): minus the log-probability of all
+/// paths over time that give the labels, after equal neighbours are merged and blanks removed.
+///
+/// `log_probs`: [T, N, C], or [T, C] for one example, from log_softmax(); `targets`: class indices
+/// other than blank, [N, S], or all examples' one after the other in a vector; `input_lengths` and
+/// `target_lengths`: integers [N], the examples' steps and labels, or scalars for one example.
+/// "mean" divides each loss by the number of its labels (at least 1), and takes the mean.
+///
+/// Labels that the steps cannot hold have an infinite loss, and a gradient of NaN, or 0 where the
+/// loss's own gradient is 0. The gradient is that of log_probs, without that of a log_softmax()
+/// which PyTorch adds to it: the logits' gradients are the same. It has no gradient of its own: a
+/// second derivative throws UnimplementedError. Computed on the host. Throws
+/// InvalidArgumentError for other shapes or dtypes, a blank, label or length out of range, and a
+/// label that is blank. As torch.nn.functional.ctc_loss.
+[[nodiscard]] Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets,
+                              const Tensor& input_lengths, const Tensor& target_lengths,
+                              const CtcOptions& options = {});
 /// Options of multilabel_soft_margin_loss().
 struct MultiLabelSoftMarginOptions {
   Tensor weight{};                                 ///< a factor per class [C]; undefined: all 1
@@ -145,6 +168,27 @@ class MultiLabelSoftMarginLoss : public LossModule {
  public:
   /// With these options.
   explicit MultiLabelSoftMarginLoss(const functional::MultiLabelSoftMarginOptions& options = {});
+};
+
+/// functional::ctc_loss() as an object. As torch.nn.CTCLoss.
+class CTCLoss {
+ public:
+  /// With these options.
+  explicit CTCLoss(const functional::CtcOptions& options = {}) : options_(options) {}
+  /// The loss.
+  Tensor operator()(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                    const Tensor& target_lengths) const {
+    return functional::ctc_loss(log_probs, targets, input_lengths, target_lengths, options_);
+  }
+  /// As operator().
+  Tensor forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                 const Tensor& target_lengths) const {
+    return (*this)(log_probs, targets, input_lengths, target_lengths);
+  }
+  const CTCLoss* operator->() const { return this; }  ///< for loss->forward(), as in libtorch
+
+ private:
+  functional::CtcOptions options_;
 };
 
 /// For Tandem's own code: a loss of three tensors as an object, `Function` of functional with

@@ -341,6 +341,15 @@ class Tversky : public Loss {
   using OfTandem = Tversky;                              ///< for Tandem's own code
   explicit Tversky(const TverskyOptions& options = {});  ///< with these options
 };
+/// Connectionist temporal classification of logits y_pred [batch, time, classes] and class indices
+/// y_true [batch, labels], which class 0 pads: an example has as many labels as elements that are
+/// not 0. Class 0 is the blank. One value per example, not divided by its number of labels; other
+/// properties are those of nn::functional::ctc_loss(). As Keras.
+class CTC : public Loss {
+ public:
+  using OfTandem = CTC;                           ///< for Tandem's own code
+  explicit CTC(const LossOptions& options = {});  ///< with these options
+};
 /// Options of BinaryFocalCrossentropy. As Keras.
 struct BinaryFocalOptions {
   bool apply_class_balancing = false;  ///< whether `alpha` weighs the classes
@@ -391,6 +400,7 @@ class CategoricalFocalCrossentropy : public Loss {
 [[nodiscard]] Tensor log_cosh(const Tensor& y_true, const Tensor& y_pred);
 [[nodiscard]] Tensor poisson(const Tensor& y_true, const Tensor& y_pred);
 [[nodiscard]] Tensor cosine_similarity(const Tensor& y_true, const Tensor& y_pred);
+[[nodiscard]] Tensor ctc(const Tensor& y_true, const Tensor& y_pred);
 [[nodiscard]] Tensor dice(const Tensor& y_true, const Tensor& y_pred);
 [[nodiscard]] Tensor tversky(const Tensor& y_true, const Tensor& y_pred, double alpha = 0.5,
                              double beta = 0.5);

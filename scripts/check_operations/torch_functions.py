@@ -305,6 +305,18 @@ def loss(op, s):
     return Case(f"F.{name}", inputs + ([] if weight is None else [weight]), reference, sources, **attributes)
 
 
+@adapts("nn.functional.ctc_loss")
+def ctc_loss(op, s):
+    targets, inputs, lengths, blank, reduction, zero_infinity = arguments(
+        s, targets=None, input_lengths=None, target_lengths=None, blank=0, reduction="mean", zero_infinity=False)
+    as_tensor = [torch.as_tensor(x) for x in (targets, inputs, lengths)]
+
+    # PyTorch's gradient is that of log_probs only after log_softmax().
+    def reference(x, *others):
+        return op(x.log_softmax(-1), *others, blank=blank, reduction=reduction, zero_infinity=zero_infinity)
+    return Case("F.ctc_loss", [s.input, *as_tensor], reference, blank=blank, reduction=reduction, zero_infinity=zero_infinity)
+
+
 # ---- elementary functions, scans, products, positions ---------------------------------------------------------
 
 @adapts("sinh", "cosh", "asinh", "acosh", "atanh", "exp2", "sinc", "trunc", "frac")

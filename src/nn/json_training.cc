@@ -98,6 +98,7 @@ constexpr NamedEntry<MakeLoss> kLosses[] = {
     {"log_cosh", loss<losses::LogCosh>},
     {"poisson", loss<losses::Poisson>},
     {"cosine_similarity", loss<losses::CosineSimilarity>},
+    {"ctc", loss<losses::CTC>},
     {"dice", loss<losses::Dice>},
     {"tversky", loss<losses::Tversky, losses::TverskyOptions>},
     {"binary_focal_crossentropy",

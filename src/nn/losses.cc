@@ -144,6 +144,7 @@ constexpr NamedEntry<Factory> kTable[] = {
     {"log_cosh", []() -> Loss { return LogCosh(); }},
     {"poisson", []() -> Loss { return Poisson(); }},
     {"cosine_similarity", []() -> Loss { return CosineSimilarity(); }},
+    {"ctc", []() -> Loss { return CTC(); }},
     {"dice", []() -> Loss { return Dice(); }},
     {"tversky", []() -> Loss { return Tversky(); }},
     {"binary_focal_crossentropy", []() -> Loss { return BinaryFocalCrossentropy(); }},

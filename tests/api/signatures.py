@@ -102,6 +102,7 @@ functional_losses.h DistanceOptions: p eps keepdim
 functional_losses.h GaussianNllOptions: full eps reduction
 functional_losses.h PoissonNllOptions: log_input full eps reduction
 functional_losses.h MarginOptions: margin reduction
+functional_losses.h CtcOptions: blank reduction zero_infinity
 functional_losses.h HingeEmbeddingOptions: margin reduction
 functional_losses.h TripletMarginOptions: margin p eps swap reduction
 functional_losses.h MultiMarginOptions: p margin weight reduction

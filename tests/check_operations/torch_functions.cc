@@ -450,6 +450,12 @@ Table losses() {
          return F::multilabel_soft_margin_loss(
              c.x[0], c.x[1], {.weight = optional(c, 2), .reduction = reduction(c)});
        })},
+      {"F.ctc_loss", call([](const Call& c) {
+         return F::ctc_loss(td::nn::log_softmax(c.x[0]), c.x[1], c.x[2], c.x[3],
+                            {.blank = c.integer("blank"),
+                             .reduction = reduction(c),
+                             .zero_infinity = c.flag("zero_infinity")});
+       })},
       {"F.smooth_l1_loss", call([](const Call& c) {
          return F::smooth_l1_loss(c.x[0], c.x[1],
                                   {.reduction = reduction(c), .beta = c.number("beta")});

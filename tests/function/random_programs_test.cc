@@ -205,6 +205,8 @@ const std::map<std::string_view, std::string_view> kNotInPrograms = {
     {"ApplyRMSPropMomentum", "optimizers are in random models"},
     {"AssignSlice", "of caches of keys and values, which have it without a public function"},
     {"BatchNormMoments", "of synchronised batch normalisation, which needs several replicas"},
+    {"CTCLoss", "refuses labels that are blank; traced in nn.CtcLoss"},
+    {"CTCLossGrad", "refuses labels that are blank; traced in nn.CtcLoss"},
     {"CastStorage", "between all pairs of dtypes in ops.StorageDtypes"},
     {"ElementCount", "of unknown sizes"},
     {"EnsureShape", "of unknown sizes"},

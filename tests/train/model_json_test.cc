@@ -220,6 +220,15 @@ TEST(ModelJson, HasAllOptimizersSchedulesAndLosses) {
                                       "apply_class_balancing": true, "alpha": 0.3})"),
             in_cpp("sgd", losses::BinaryFocalCrossentropy(
                               {.apply_class_balancing = true, .alpha = 0.3, .gamma = 1.5})));
+  const Tensor frames = ramp({4, 6, 3}), labels = constant({{1, 2}, {3, 0}, {2, 2}, {1, 0}});
+  random::set_seed(1);
+  Sequential speech({layers::Dense(4, {.input_shape = {6, 3}})});
+  speech.compile({.optimizer = "sgd", .loss = losses::CTC()});
+  random::set_seed(1);
+  EXPECT_EQ(trained(model_from_json(text_of("[6, 3]", R"({"type": "dense", "units": 4})",
+                                            R"("sgd")", R"("ctc")")),
+                    frames, labels),
+            trained(speech, frames, labels));
   using namespace optimizers;
   const auto scheduled = [&](const std::string& schedule) {
     return losses_of(R"({"type": "sgd", "learning_rate": )" + schedule + "}", R"("mse")");

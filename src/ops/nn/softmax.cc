@@ -6,6 +6,7 @@
 #include "op/record.h"
 #include "ops/math/in_float32.h"
 #include "ops/nn/cross_entropy.h"
+#include "ops/nn/ctc.h"
 #include "ops/nn/exp_rows.h"
 #include "ops/op_list.h"
 #include "runtime/dispatch.h"
@@ -243,7 +244,7 @@ Tensor along_axis(const OpDef& op, const Tensor& x, std::int64_t axis) {
 OpList softmax_ops() {
   return list_of<kSoftmax, kSoftmaxGrad, kLogSoftmax, kLogSoftmaxGrad, kSparseSoftmaxCrossEntropy,
                  kSparseSoftmaxCrossEntropyGrad, kSoftmaxCrossEntropy, kSoftmaxCrossEntropyGrad,
-                 kSigmoidCrossEntropy, kSigmoidCrossEntropyGrad>();
+                 kSigmoidCrossEntropy, kSigmoidCrossEntropyGrad, kCtcLoss, kCtcLossGrad>();
 }
 
 namespace nn {
