@@ -134,6 +134,42 @@ void add_products(CaseList& list) {
             .call = [](const Arguments& in) { return td::matmul(in[0], in[1]); }});
 }
 
+// Symmetric with eigenvalues of at least 1.
+td::Tensor positive(const td::Tensor& x) {
+  return td::matmul(x, x, {.transpose_b = true}) + td::linalg::matrix_power(x, 0);
+}
+
+void add_linear_algebra(CaseList& list) {
+  const Shapes square = {td::Shape{2, 6, 6}, td::Shape{16, 64, 64}, td::Shape{2, 384, 384}};
+  const Shapes right = {td::Shape{2, 6, 3}, td::Shape{16, 64, 16}, td::Shape{2, 384, 64}};
+  const auto add = [&](const char* name, const char* torch, std::vector<Input> inputs, Call call) {
+    list.add({.name = name,
+              .torch = torch,
+              .inputs = std::move(inputs),
+              .call = std::move(call),
+              .dtypes = false});
+  };
+  add("solve", "torch.linalg.solve(a, b)", {{square}, {right}},
+      [](const Arguments& in) { return td::linalg::solve(in[0], in[1]); });
+  add("solve_triangular",
+      "torch.linalg.solve_triangular(a @ a.mT + a.matrix_power(0), b, upper=False)",
+      {{square}, {right}},
+      [](const Arguments& in) { return td::linalg::solve_triangular(positive(in[0]), in[1]); });
+  add("cholesky", "torch.linalg.cholesky(a @ a.mT + a.matrix_power(0))", {{square}},
+      [](const Arguments& in) { return td::linalg::cholesky(positive(in[0])); });
+  add("slogdet", "torch.linalg.slogdet(a).logabsdet", {{square}},
+      [](const Arguments& in) { return td::linalg::slogdet(in[0]).logabsdet; });
+  add("qr", "torch.linalg.qr(a).R", {{right}},
+      [](const Arguments& in) { return td::linalg::qr(in[0]).r; });
+  add("eigvalsh", "torch.linalg.eigvalsh(a + a.mT)", {{square}}, [](const Arguments& in) {
+    return td::linalg::eigvalsh(in[0] + td::transpose(in[0], {0, 2, 1}));
+  });
+  add("svdvals", "torch.linalg.svdvals(a)", {{right}},
+      [](const Arguments& in) { return td::linalg::svdvals(in[0]); });
+  add("pinv", "torch.linalg.pinv(a)", {{right}},
+      [](const Arguments& in) { return td::linalg::pinv(in[0]); });
+}
+
 // A case without inputs.
 void add_source(CaseList& list, const char* name, const char* torch, Call call,
                 const Shapes& shapes = kMatrix, bool random = false, bool dtypes = true) {
@@ -202,6 +238,7 @@ void add_math_cases(CaseList list) {
   add_functions(list);
   add_comparisons(list);
   add_products(list);
+  add_linear_algebra(list);
   add_constants(list);
   add_random_numbers(list);
 }

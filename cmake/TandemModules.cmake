@@ -53,6 +53,14 @@ else()
   tandem_left_out("files of images (Debian: libjpeg62-turbo-dev and libpng-dev)")
 endif()
 
+find_library(LAPACK_LIBRARY lapack)
+find_library(BLAS_LIBRARY blas)
+if(LAPACK_LIBRARY AND BLAS_LIBRARY)
+  tandem_module(lapack ops/math/module ${LAPACK_LIBRARY} ${BLAS_LIBRARY})
+else()
+  tandem_left_out("linear algebra (Debian: liblapack-dev)")
+endif()
+
 # The header of the PJRT C API comes with a plug-in: scripts/setup --tpu puts one into the build tree.
 # Sanitizers cannot see into plug-ins, and would take their synchronization for races.
 find_path(PJRT_HEADERS pjrt_c_api.h HINTS ${PROJECT_SOURCE_DIR}/build/pjrt/include)

@@ -355,15 +355,6 @@ template <std::convertible_to<const Tensor&>... More>
   return einsum(equation, TensorList(std::initializer_list<Tensor>{first, more...}));
 }
 
-/// Linear algebra. As tf.linalg and torch.linalg.
-namespace linalg {
-/// The inverse of a square matrix, or of each of a batch [..., n, n] of them; floating-point.
-/// 16-bit dtypes and float32 are computed in double precision. Throws InvalidArgumentError for a
-/// matrix that is singular. Computed on the host:
-/// throws FailedPreconditionError while a function is traced. As tf.linalg.inv.
-[[nodiscard]] Tensor inv(const Tensor& x);
-}  // namespace linalg
-
 /// Options of math::confusion_matrix().
 struct ConfusionMatrixOptions {
   std::int64_t num_classes = -1;  ///< default: the largest class of both, plus 1, which is read
@@ -374,8 +365,8 @@ struct ConfusionMatrixOptions {
 namespace math {
 /// How many examples of class i (row) were predicted as class j (column): [num_classes,
 /// num_classes]. Labels and predictions are vectors of integers. Throws InvalidArgumentError for a
-/// class out of range. Computed on the host, as linalg::inv(). As
-/// tf.math.confusion_matrix.
+/// class out of range. Computed on the host: throws FailedPreconditionError while a function is
+/// traced. As tf.math.confusion_matrix.
 [[nodiscard]] Tensor confusion_matrix(const Tensor& labels, const Tensor& predictions,
                                       const ConfusionMatrixOptions& options = {});
 }  // namespace math

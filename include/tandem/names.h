@@ -36,6 +36,7 @@
 #include "tandem/image_modules.h"
 #include "tandem/initializers.h"
 #include "tandem/layers.h"
+#include "tandem/linalg.h"
 #include "tandem/logging.h"
 #include "tandem/losses.h"
 #include "tandem/lr_scheduler.h"

@@ -60,6 +60,7 @@
 #include "tandem/initializers.h"
 #include "tandem/layer.h"
 #include "tandem/layers.h"
+#include "tandem/linalg.h"
 #include "tandem/logging.h"
 #include "tandem/losses.h"
 #include "tandem/lr_scheduler.h"

@@ -420,11 +420,11 @@ def index_fill(op, s):
 
 # ---- special functions and windows --------------------------------------------------------------------------------
 
-@adapts("asin", "acos", "atan", "erfinv", "lgamma", "digamma", "linalg.inv")
+@adapts("asin", "acos", "atan", "erfinv", "lgamma", "digamma")
 def special(op, s):
     floating(s)
-    need(not s.args and not s.kwargs and (op.name != "linalg.inv" or s.input.dtype in (torch.float32, torch.float64)), "arguments")
-    return Case(op.name.split(".")[-1], [s.input], op)
+    need(not s.args and not s.kwargs, "arguments")
+    return Case(op.name, [s.input], op)
 
 
 @adapts("atan2")

@@ -6,7 +6,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_modules import module_db
 from torch.testing._internal.opinfo.core import DecorateInfo
 
-from check_operations import array_functions, functions, modules, torch_functions  # noqa: F401: add to functions.ADAPTERS
+from check_operations import array_functions, functions, linalg, modules, torch_functions  # noqa: F401: add to functions.ADAPTERS
 from check_operations.cases import NAMES, Unmapped
 
 # Relative and absolute tolerances of torch.testing.

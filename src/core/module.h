@@ -19,6 +19,8 @@ inline constexpr Module kGrpcModule = {"grpc", "libtandem_grpc.so", "libgrpc++-d
 inline constexpr Module kImagesModule = {"images", "libtandem_images.so",
                                          "libjpeg62-turbo-dev and libpng-dev",
                                          "libjpeg62-turbo or libpng16-16"};
+inline constexpr Module kLapackModule = {"lapack", "libtandem_lapack.so", "liblapack-dev",
+                                         "liblapack3"};
 inline constexpr Module kMpiModule = {"mpi", "libtandem_mpi.so", "libopenmpi-dev", "openmpi-bin"};
 inline constexpr Module kNcclModule = {"nccl", "libtandem_nccl.so",
                                        "libnccl-dev, with the CUDA toolkit,", "libnccl2"};

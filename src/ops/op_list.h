@@ -23,6 +23,7 @@ OpList compare_ops();
 OpList cast_ops();
 OpList reduce_ops();
 OpList matmul_ops();
+OpList linalg_ops();
 OpList shape_ops();
 OpList join_ops();
 OpList index_ops();

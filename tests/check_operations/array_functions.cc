@@ -309,7 +309,6 @@ Table special_functions() {
       {"digamma", unary(td::digamma)},
       {"polygamma", call([](const Call& c) { return td::polygamma(c.integer("n"), c.x[0]); })},
       {"mvlgamma", call([](const Call& c) { return td::mvlgamma(c.x[0], c.integer("p")); })},
-      {"inv", unary(td::linalg::inv)},
   };
 }
 

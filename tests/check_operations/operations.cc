@@ -310,8 +310,8 @@ Table networks() {
 const Table& operations() {
   static const Table all = [] {
     Table joined = element_wise();
-    for (Table part :
-         {reductions(), arrays(), networks(), layers(), torch_functions(), array_functions()})
+    for (Table part : {reductions(), arrays(), networks(), layers(), torch_functions(),
+                       array_functions(), linear_algebra()})
       joined.merge(part);
     return joined;
   }();

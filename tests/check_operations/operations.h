@@ -46,6 +46,7 @@ const std::map<std::string, Operation>& operations();
 std::map<std::string, Operation> layers();           // operations() contains them
 std::map<std::string, Operation> torch_functions();  // the same
 std::map<std::string, Operation> array_functions();  // the same
+std::map<std::string, Operation> linear_algebra();   // the same
 // The numbers "pad", or else the name "padding".
 td::nn::WindowPadding padding_of(const Call& c);
 td::ReduceOptions reduce_options(const Call& c);  // "axis" and "keepdims"

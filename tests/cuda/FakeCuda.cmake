@@ -47,6 +47,11 @@ endif()
 # libtandem looks for its modules where it was loaded from.
 add_custom_command(TARGET fake_tandem_cuda POST_BUILD COMMAND ${CMAKE_COMMAND} -E create_symlink
                    $<TARGET_FILE:tandem> ${folder}/$<TARGET_SONAME_FILE_NAME:tandem>)
+if(TARGET tandem_lapack)
+  add_custom_command(TARGET fake_tandem_cuda POST_BUILD COMMAND ${CMAKE_COMMAND} -E create_symlink
+                     $<TARGET_FILE:tandem_lapack> ${folder}/$<TARGET_FILE_NAME:tandem_lapack>)
+  add_dependencies(fake_tandem_cuda tandem_lapack)
+endif()
 
 add_library(fake_driver SHARED cuda/module/fake_driver.cc)
 set_target_properties(fake_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1 LIBRARY_OUTPUT_DIRECTORY ${folder})

@@ -208,11 +208,19 @@ const std::map<std::string_view, std::string_view> kNotInPrograms = {
     {"CTCLoss", "refuses labels that are blank; traced in nn.CtcLoss"},
     {"CTCLossGrad", "refuses labels that are blank; traced in nn.CtcLoss"},
     {"CastStorage", "between all pairs of dtypes in ops.StorageDtypes"},
+    {"Cholesky", "refuses what is singular or not finite; traced in ops.Linalg"},
     {"ElementCount", "of unknown sizes"},
     {"EnsureShape", "of unknown sizes"},
+    {"LogMatrixDeterminant", "refuses what is singular or not finite; traced in ops.Linalg"},
+    {"MatrixSolve", "refuses what is singular or not finite; traced in ops.Linalg"},
+    {"MatrixTriangularSolve", "refuses what is singular or not finite; traced in ops.Linalg"},
     {"MaxPoolGradGrad", "a second derivative"},
+    {"PseudoInverse", "refuses what is singular or not finite; traced in ops.Linalg"},
+    {"Qr", "refuses what is singular or not finite; traced in ops.Linalg"},
+    {"SelfAdjointEigV2", "refuses what is singular or not finite; traced in ops.Linalg"},
     {"StepScalar", "a number that only traced updates compute"},
     {"SumToShape", "of unknown sizes"},
+    {"Svd", "refuses what is singular or not finite; traced in ops.Linalg"},
 };
 
 TEST(RandomPrograms, HaveEveryOperationThatHasNoReasonToBeLeftOut) {

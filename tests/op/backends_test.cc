@@ -54,7 +54,7 @@ std::string page() {
       "# Operations\n\n"
       "The table shows the backends that have a kernel for each operation. An operation without a "
       "kernel for GPUs runs on\nthe CPU ([devices.md](devices.md)). \"host\": the operation always "
-      "runs on the host, as in TensorFlow. StableHLO: the\noperation has a lowering, so that "
+      "runs on the host. StableHLO: the\noperation has a lowering, so that "
       "programs with it are compiled for TPUs and other devices of PJRT plug-ins. The test\n"
       "`tests/op/backends_test.cc` makes this page, and fails if it is out of date.\nOf "
       "{} operations, {} have CUDA kernels and {} have lowerings.\n\n"

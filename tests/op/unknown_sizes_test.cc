@@ -135,7 +135,6 @@ const std::map<std::string_view, std::string_view> kInNoCase = {
     {"BatchNormMoments", "of synchronised batch normalisation, which needs several replicas"},
     {"ElementCount", "in function.Dims"},
     {"EnsureShape", "in function.UnknownSizes"},
-    {"ExpandDims", "in function.RandomUnknownSizes"},
     {"Identity", "in function.RandomUnknownSizes"},
     {"MaxPoolGradGrad", "a second derivative"},
     {"Squeeze", "in function.RandomUnknownSizes"},

@@ -527,27 +527,6 @@ TEST(Einsum, TakesDiagonalsAndEllipses) {
   same(traced(x, tile(y[0], {2, 1, 1})), matmul(x, y[0]));
 }
 
-TEST(Linalg, InverseTimesMatrixIsTheIdentity) {
-  const Tensor x = random_tensor({2, 4, 4}, 3);
-  EXPECT_TRUE(allclose(matmul(x, linalg::inv(x)),
-                       broadcast_to(eye(4, -1, {.dtype = float64}), {2, 4, 4}), 1e-9, 1e-9));
-  expect_gradients([](const std::vector<Tensor>& in) { return linalg::inv(in[0]); },
-                   {eye(3, -1, {.dtype = float64}) * 3.0 + random_tensor({3, 3}, 1, -1, 1)});
-  // Needs a pivot.
-  expect_tensor(linalg::inv(constant({{0.0, 2.0}, {4.0, 0.0}})), float32, {2, 2},
-                {0, 0.25, 0.5, 0});
-  expect_error<InvalidArgumentError>(
-      [] {
-        static_cast<void>(linalg::inv(constant({{1.0, 2.0}, {2.0, 4.0}})));
-      },
-      "[inv] expected invertible matrices, but matrix 0 is singular");
-  expect_error<ShapeError>(
-      [] {
-        static_cast<void>(linalg::inv(ones({2, 3})));
-      },
-      "[inv] expected square matrices, got shape (2, 3)");
-}
-
 TEST(ConfusionMatrix, CountsPairsOfClasses) {
   const Tensor labels = constant({0, 1, 2, 1}), predicted = constant({0, 2, 2, 1});
   expect_tensor(math::confusion_matrix(labels, predicted), int32, {3, 3},
