@@ -122,8 +122,7 @@ class PReLU : public ModuleHolder<PReLUImpl> {
  public:
   using ModuleHolder::ModuleHolder;
   /// A module. Throws InvalidArgumentError for a number of weights below 1.
-  explicit PReLU(const PReLUArguments& options = {})
-      : ModuleHolder(std::make_shared<PReLUImpl>(options)) {}
+  explicit PReLU(const PReLUArguments& options = {});
 };
 /// The module of RReLU.
 class RReLUImpl : public Module {
@@ -140,8 +139,7 @@ class RReLU : public ModuleHolder<RReLUImpl> {
  public:
   using ModuleHolder::ModuleHolder;
   /// A module. Throws InvalidArgumentError for a lower limit above the upper one.
-  explicit RReLU(double lower = 1.0 / 8, double upper = 1.0 / 3)
-      : ModuleHolder(std::make_shared<RReLUImpl>(lower, upper)) {}
+  explicit RReLU(double lower = 1.0 / 8, double upper = 1.0 / 3);
 };
 /// The module of AlphaDropout.
 class AlphaDropoutImpl : public Module {
@@ -159,7 +157,7 @@ class AlphaDropout : public ModuleHolder<AlphaDropoutImpl> {
   using ModuleHolder::ModuleHolder;
   /// A module that drops this part of its inputs. Throws InvalidArgumentError for one outside [0,
   /// 1).
-  explicit AlphaDropout(double p = 0.5) : ModuleHolder(std::make_shared<AlphaDropoutImpl>(p)) {}
+  explicit AlphaDropout(double p = 0.5);
 };
 
 }  // namespace tandem::nn

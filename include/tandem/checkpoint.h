@@ -157,12 +157,9 @@ class CheckpointGroup {
  public:
   /// @{
   /// These variables.
-  CheckpointGroup(std::vector<Variable> variables)  // NOLINT: implicit
-      : fixed_(true), variables_([variables = std::move(variables)] { return variables; }) {}
-  CheckpointGroup(std::initializer_list<Variable> variables)  // NOLINT: implicit
-      : CheckpointGroup(std::vector<Variable>(variables)) {}
-  CheckpointGroup(const Variable& variable)  // NOLINT: implicit
-      : CheckpointGroup(std::vector<Variable>{variable}) {}
+  CheckpointGroup(std::vector<Variable> variables);            // NOLINT: implicit
+  CheckpointGroup(std::initializer_list<Variable> variables);  // NOLINT: implicit
+  CheckpointGroup(const Variable& variable);                   // NOLINT: implicit
   /// @}
   /// The variables of this object. For an optimizer, restore() makes the slots that the checkpoint
   /// has, as Optimizer::build() does, for trainable floating-point variables of the other groups.
@@ -189,7 +186,7 @@ class CheckpointGroup {
   }
 
   /// The variables now. Throws FailedPreconditionError for a model that is not built.
-  std::vector<Variable> variables() const { return variables_(); }
+  std::vector<Variable> variables() const;
 
  private:
   friend class Checkpoint;

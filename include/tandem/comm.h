@@ -26,7 +26,6 @@
 /// otherwise); gather, scatter, object collectives and monitored_barrier throw UnimplementedError.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <concepts>
 #include <cstdint>
@@ -523,7 +522,7 @@ requires std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, st
 void all_reduce(std::span<T> values, ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {}) {
   const std::vector<T> reduced =
       all_reduce(constant(values), {.op = op, .group = group}).template to_vector<T>();
-  std::copy(reduced.begin(), reduced.end(), values.begin());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = reduced[i];
 }
 template <class T>
 requires std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int32_t> ||

@@ -78,15 +78,14 @@ struct CsvOptions {
 class Column {
  public:
   /// A column of numbers: a tensor [rows].
-  Column(std::string name, Tensor values) : name_(std::move(name)), values_(std::move(values)) {}
+  Column(std::string name, Tensor values);
   /// A column of text.
-  Column(std::string name, StringColumn values)
-      : name_(std::move(name)), values_(std::move(values)) {}
+  Column(std::string name, StringColumn values);
 
   const std::string& name() const { return name_; }  ///< its name
   std::int64_t size() const;                         ///< number of rows
   /// Whether it is text.
-  bool is_string() const { return std::holds_alternative<StringColumn>(values_); }
+  bool is_string() const;
   /// The number of missing fields: NaN, or missing strings.
   std::int64_t missing() const;
   /// The numbers: [rows]. Throws InvalidArgumentError for text.

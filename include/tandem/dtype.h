@@ -11,8 +11,16 @@
 #include <cstdint>
 #include <iosfwd>
 #include <string_view>
+#include <type_traits>
 
 namespace tandem {
+
+namespace detail {
+
+template <class T>
+concept Arithmetic = std::is_arithmetic_v<T>;
+
+}  // namespace detail
 
 /// Data type of a tensor's elements.
 enum class DType : std::uint8_t {

@@ -40,7 +40,7 @@ class Example : private HasTensorOperators {
   template <std::same_as<Example> E>
   Example(std::initializer_list<E> examples) {
     for (const Example& example : examples)
-      components_.insert(components_.end(), example.components_.begin(), example.components_.end());
+      for (const Tensor& component : example.components_) push_back(component);
   }
   /// A single component.
   Example(Tensor component) { components_.push_back(std::move(component)); }  // NOLINT: implicit

@@ -237,7 +237,7 @@ struct FunctionCall {
     add_to_key(static_cast<std::uint64_t>(text.size()));
     key.append(text);
   }
-  void add_to_key(const std::shared_ptr<ElementPass>& pass) { passes.push_back(pass); }
+  void add_to_key(const std::shared_ptr<ElementPass>& pass);
 };
 
 // A function as traced for the arguments of a call.

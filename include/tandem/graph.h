@@ -233,11 +233,11 @@ class Fetch {
  public:
   /// @{
   /// Converts from anything that can be fetched.
-  Fetch(Tensor tensor) : what_(std::move(tensor)) {}                  // NOLINT: implicit
-  Fetch(const Variable& variable) : what_(variable) {}                // NOLINT: implicit
-  Fetch(Graph::Operation operation) : what_(std::move(operation)) {}  // NOLINT: implicit
-  Fetch(std::string name) : what_(std::move(name)) {}                 // NOLINT: implicit
-  Fetch(const char* name) : what_(std::string(name)) {}               // NOLINT: implicit
+  Fetch(Tensor tensor);               // NOLINT: implicit
+  Fetch(const Variable& variable);    // NOLINT: implicit
+  Fetch(Graph::Operation operation);  // NOLINT: implicit
+  Fetch(std::string name);            // NOLINT: implicit
+  Fetch(const char* name);            // NOLINT: implicit
   /// @}
   const auto& what() const { return what_; }  ///< for Tandem's own code
 
@@ -261,9 +261,9 @@ struct SerializeOptions {
 struct Feed {
   /// @{
   /// A value for a tensor, itself or by name.
-  Feed(Tensor tensor_, Tensor value_) : tensor(std::move(tensor_)), value(std::move(value_)) {}
-  Feed(std::string name, Tensor value_) : tensor(std::move(name)), value(std::move(value_)) {}
-  Feed(const char* name, Tensor value_) : Feed(std::string(name), std::move(value_)) {}
+  Feed(Tensor tensor_, Tensor value_);
+  Feed(std::string name, Tensor value_);
+  Feed(const char* name, Tensor value_);
   /// @}
 
   std::variant<Tensor, std::string> tensor{};  ///< tensor or name
@@ -293,14 +293,14 @@ class Session {
   /// a value for placeholder tensor 'x' ..."; FailedPreconditionError "Attempting to use
   /// uninitialized value NAME"; RuntimeError for a closed session or an empty graph.
   std::vector<Tensor> run(const Feeds& feeds, const std::vector<Fetch>& fetches);
-  std::vector<Tensor> run(const std::vector<Fetch>& fetches) { return run(Feeds(), fetches); }
+  std::vector<Tensor> run(const std::vector<Fetch>& fetches);
   template <std::convertible_to<Fetch> F>
   Tensor run(const Feeds& feeds, const F& fetch) {
-    return run(feeds, std::vector<Fetch>{Fetch(fetch)}).front();
+    return run_one(feeds, fetch);
   }
   template <std::convertible_to<Fetch> F>
   Tensor run(const F& fetch) {
-    return run(Feeds(), std::vector<Fetch>{Fetch(fetch)}).front();
+    return run_one(Feeds(), fetch);
   }
   /// @}
   /// One fetch with the feeds at the end, as in Python: `session.run(loss, {{x, batch}})`.
@@ -316,6 +316,8 @@ class Session {
   struct Impl;
 
  private:
+  Tensor run_one(const Feeds& feeds, const Fetch& fetch);
+
   std::unique_ptr<Impl> impl_;
 };
 

@@ -20,10 +20,10 @@ class HistoryValues : public std::map<std::string, std::vector<double>> {
   const HistoryValues& operator()() const { return *this; }  ///< themselves
   /// @{
   /// The values of this name, as of a map.
-  const std::vector<double>& at(const std::string& name) const& { return map::at(name); }
-  std::vector<double> at(const std::string& name) const&& { return map::at(name); }
-  std::vector<double>& operator[](const std::string& name) & { return map::operator[](name); }
-  std::vector<double> operator[](const std::string& name) && { return map::operator[](name); }
+  const std::vector<double>& at(const std::string& name) const&;
+  std::vector<double> at(const std::string& name) const&&;
+  std::vector<double>& operator[](const std::string& name) &;
+  std::vector<double> operator[](const std::string& name) &&;
   /// @}
 };
 
@@ -63,10 +63,8 @@ class LossAndMetrics : public std::map<std::string, double> {
       : std::map<std::string, double>(std::move(values)) {}
   /// @{
   /// The value of this name, which is added if it is missing.
-  double& operator[](const std::string& name) {
-    return static_cast<std::map<std::string, double>&>(*this)[name];
-  }
-  double& operator[](const char* name) { return (*this)[std::string(name)]; }
+  double& operator[](const std::string& name);
+  double& operator[](const char* name);
   /// @}
   /// The loss. Throws InvalidArgumentError if there are metrics.
   operator double() const;  // NOLINT: implicit

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <ranges>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -32,6 +32,14 @@ struct CopyToOptions {
 };
 
 namespace detail {
+// Memory that a std::span refers to, and that lasts after the expression.
+template <class R>
+concept LastingMemory =
+    (std::is_lvalue_reference_v<R> ||
+     std::ranges::enable_borrowed_range<std::remove_cv_t<R>>)&&requires(R& memory) {
+  std::span(memory);
+};
+
 Tensor from_blob(const void* memory, std::optional<std::int64_t> elements, DType dtype,
                  const Shape& shape, const FromBlobOptions& options);
 void copy_to(const Tensor& tensor, void* memory, std::int64_t elements, DType dtype,
@@ -48,13 +56,12 @@ void copy_to(const Tensor& tensor, void* memory, std::int64_t elements, DType dt
 /// Throws ShapeError if the memory has another number of elements than the shape, or the strides
 /// reach outside of it; InvalidArgumentError for null with a size, an address that is not aligned
 /// for the dtype, or another number of strides than axes.
-template <std::ranges::contiguous_range R>
-requires std::ranges::borrowed_range<R>
+template <detail::LastingMemory R>
 [[nodiscard]] Tensor from_blob(R&& memory, const Shape& shape,
                                const FromBlobOptions& options = {}) {
-  return detail::from_blob(std::ranges::data(memory),
-                           static_cast<std::int64_t>(std::ranges::size(memory)),
-                           dtype_of<std::ranges::range_value_t<R>>, shape, options);
+  const std::span elements(memory);
+  return detail::from_blob(elements.data(), static_cast<std::int64_t>(elements.size()),
+                           dtype_of<typename decltype(elements)::value_type>, shape, options);
 }
 /// The same for memory of unknown size at `memory`, where element {0, ..., 0} is.
 template <class T>
@@ -76,11 +83,12 @@ requires(!std::is_void_v<T>) [[nodiscard]] Tensor
 /// Throws ShapeError if the memory has another number of elements than the tensor, or the strides
 /// reach outside of it; InvalidArgumentError if elements coincide or the number of strides differs
 /// from the tensor's rank; FailedPreconditionError for symbolic tensors.
-template <std::ranges::contiguous_range R>
+template <class R>
+requires detail::LastingMemory<R&>
 void copy_to(const Tensor& tensor, R&& memory, const CopyToOptions& options = {}) {
-  detail::copy_to(tensor, std::ranges::data(memory),
-                  static_cast<std::int64_t>(std::ranges::size(memory)),
-                  dtype_of<std::ranges::range_value_t<R>>, options);
+  const std::span elements(memory);
+  detail::copy_to(tensor, elements.data(), static_cast<std::int64_t>(elements.size()),
+                  dtype_of<typename decltype(elements)::value_type>, options);
 }
 
 }  // namespace tandem

@@ -95,7 +95,7 @@ class Conv2d : public ModuleHolder<Conv2dImpl> {
   explicit Conv2d(std::shared_ptr<Conv2dImpl> impl)
       : ModuleHolder(std::move(impl)), weight((*this)->weight), bias((*this)->bias) {}
   /// A module with these options.
-  explicit Conv2d(const Conv2dOptions& options) : Conv2d(std::make_shared<Conv2dImpl>(options)) {}
+  explicit Conv2d(const Conv2dOptions& options);
   /// A module with a kernel of this size.
   Conv2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel_size,
          const Conv2dArguments& arguments = {})
@@ -226,9 +226,7 @@ class BatchNorm1d : public ModuleHolder<BatchNormImpl> {
   using ModuleHolder::ModuleHolder;
   BatchNorm1d() = default;  ///< an empty handle, to be assigned
   /// For this number of features.
-  explicit BatchNorm1d(std::int64_t num_features, const BatchNormOptions& options = {})
-      : ModuleHolder(std::make_shared<BatchNormImpl>("batch_norm1d", num_features, 2, 3, options)) {
-  }
+  explicit BatchNorm1d(std::int64_t num_features, const BatchNormOptions& options = {});
 };
 /// Batch normalization of images [batch, channels, height, width]. As torch.nn.BatchNorm2d.
 class BatchNorm2d : public ModuleHolder<BatchNormImpl> {
@@ -236,9 +234,7 @@ class BatchNorm2d : public ModuleHolder<BatchNormImpl> {
   using ModuleHolder::ModuleHolder;
   BatchNorm2d() = default;  ///< an empty handle, to be assigned
   /// For this number of channels.
-  explicit BatchNorm2d(std::int64_t num_features, const BatchNormOptions& options = {})
-      : ModuleHolder(std::make_shared<BatchNormImpl>("batch_norm2d", num_features, 4, 4, options)) {
-  }
+  explicit BatchNorm2d(std::int64_t num_features, const BatchNormOptions& options = {});
 };
 /// The module of Dropout2d.
 class Dropout2dImpl : public Module {
@@ -255,7 +251,7 @@ class Dropout2d : public ModuleHolder<Dropout2dImpl> {
  public:
   using ModuleHolder::ModuleHolder;
   /// A module that drops this part of the channels.
-  explicit Dropout2d(double p = 0.5) : ModuleHolder(std::make_shared<Dropout2dImpl>(p)) {}
+  explicit Dropout2d(double p = 0.5);
 };
 
 }  // namespace tandem::nn

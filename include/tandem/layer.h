@@ -12,7 +12,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -64,9 +63,7 @@ class NamedParameters : public std::vector<NamedParameter> {
   const Variable& operator[](const std::string& name) const;
   bool contains(const std::string& name) const;  ///< whether there is a parameter of this name
   /// As a list of pairs.
-  operator std::vector<std::pair<std::string, Variable>>() const {  // NOLINT: is such a list
-    return {begin(), end()};
-  }
+  operator std::vector<std::pair<std::string, Variable>>() const;  // NOLINT: is such a list
 };
 
 class Layer;
@@ -255,8 +252,8 @@ class LayerBase {
     std::optional<DType> output_dtype;
     Shape declared_input_shape;
     std::vector<Variable> variables;
-    std::thread::id builder;  // of the thread that builds the layer now
-    int builder_process = 0;  // the forks that had made its process
+    const void* builder = nullptr;  // belongs to the thread that builds the layer now
+    int builder_process = 0;        // the forks that had made its process
     std::atomic<bool> built = false;
     bool trainable = true;
     bool moves = false;

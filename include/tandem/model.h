@@ -44,7 +44,7 @@ class SymbolicInputs : public std::vector<SymbolicInput> {
  public:
   using std::vector<SymbolicInput>::vector;
   /// One.
-  SymbolicInputs(const SymbolicInput& one) : vector{one} {}  // NOLINT: implicit
+  SymbolicInputs(const SymbolicInput& one);  // NOLINT: implicit
   /// Several.
   SymbolicInputs(std::vector<SymbolicInput> several) : vector(std::move(several)) {}  // NOLINT
 };
@@ -398,8 +398,8 @@ class Sequential : public Model {
   Sequential() = default;  ///< a model without layers, to be added by add() or assigned
   /// @{
   /// A model of these layers.
-  Sequential(std::initializer_list<Layer> layers, const SequentialOptions& options = {})
-      : Sequential(std::vector<Layer>(layers), options) {}  // NOLINT
+  Sequential(std::initializer_list<Layer> layers,  // NOLINT: implicit
+             const SequentialOptions& options = {});
   explicit Sequential(const std::vector<Layer>& layers, const SequentialOptions& options = {});
   template <std::convertible_to<std::string> Name>
   Sequential(std::initializer_list<Layer> layers, const Name& name)
@@ -440,16 +440,11 @@ Model load_model(const std::filesystem::path& path);
 class LoadedItem : public Tensor {
  public:
   /// For Tandem's own code.
-  LoadedItem(Tensor tensor, std::map<std::string, Tensor> group)
-      : Tensor(std::move(tensor)), group_(std::move(group)) {}
+  LoadedItem(Tensor tensor, std::map<std::string, Tensor> group);
   /// The tensors of a group, by the rest of their names.
   operator std::map<std::string, Tensor>() const { return group_; }  // NOLINT: usable as a map
   /// The numbers of a group, as of GradScaler::state_dict(), likewise.
-  operator std::map<std::string, double>() const {  // NOLINT: usable as a map
-    std::map<std::string, double> numbers;
-    for (const auto& [name, tensor] : group_) numbers.emplace(name, tensor.item());
-    return numbers;
-  }
+  operator std::map<std::string, double>() const;  // NOLINT: usable as a map
 
  private:
   std::map<std::string, Tensor> group_;
@@ -470,7 +465,7 @@ class LoadedTensors : public std::map<std::string, Tensor> {
 class SavedItem {
  public:
   /// A tensor.
-  SavedItem(const Tensor& tensor) : tensors_{{"", tensor}} {}  // NOLINT: a tensor is an item
+  SavedItem(const Tensor& tensor);  // NOLINT: a tensor is an item
   /// A number.
   template <detail::Arithmetic Number>
   SavedItem(Number number) : SavedItem(constant(number)) {}  // NOLINT: a number is an item

@@ -144,14 +144,10 @@ class ModuleBase : public LayerBase {
   RemovableHandle add_hook(ForwardHook hook);  ///< for Tandem's own code
 
  private:
-  struct Members {
-    std::vector<Layer> children;
-    std::map<std::int64_t, ForwardHook> hooks;  // by number, in the order of registration
-    std::int64_t hooks_made = 0;
-  };
+  struct Members;
   void add_child(const std::string& name, const Layer& child);
 
-  std::shared_ptr<Members> members_ = std::make_shared<Members>();
+  std::shared_ptr<Members> members_;
   std::function<Tensor(TensorList)> forward_;  // of this object; copies do not have it
   std::size_t arity_ = 0;
 };
@@ -305,8 +301,7 @@ class Linear : public ModuleHolder<LinearImpl> {
   explicit Linear(std::shared_ptr<LinearImpl> impl)
       : ModuleHolder(std::move(impl)), weight((*this)->weight), bias((*this)->bias) {}
   /// A module that maps `in_features` to `out_features`.
-  Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options = {})
-      : Linear(std::make_shared<LinearImpl>(in_features, out_features, options)) {}
+  Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options = {});
   /// The same with `bias` as an argument.
   template <std::same_as<bool> Bias>
   Linear(std::int64_t in_features, std::int64_t out_features, Bias bias)
@@ -418,7 +413,7 @@ class Dropout : public ModuleHolder<DropoutImpl> {
  public:
   using ModuleHolder::ModuleHolder;
   /// A module that drops this part of its inputs.
-  explicit Dropout(double p = 0.5) : ModuleHolder(std::make_shared<DropoutImpl>(p)) {}
+  explicit Dropout(double p = 0.5);
 };
 
 /// The module of Embedding.
@@ -440,8 +435,7 @@ class Embedding : public ModuleHolder<EmbeddingImpl> {
   explicit Embedding(std::shared_ptr<EmbeddingImpl> impl)
       : ModuleHolder(std::move(impl)), weight((*this)->weight) {}
   /// A table of this size.
-  Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim)
-      : Embedding(std::make_shared<EmbeddingImpl>(num_embeddings, embedding_dim)) {}
+  Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim);
 
   Variable weight;  ///< that of the module
 };
@@ -467,8 +461,7 @@ class LayerNorm : public ModuleHolder<LayerNormImpl> {
   explicit LayerNorm(std::shared_ptr<LayerNormImpl> impl)
       : ModuleHolder(std::move(impl)), weight((*this)->weight), bias((*this)->bias) {}
   /// A module for inputs of this size along the last axis.
-  explicit LayerNorm(std::int64_t features, double eps = 1e-5)
-      : LayerNorm(std::make_shared<LayerNormImpl>(features, eps)) {}
+  explicit LayerNorm(std::int64_t features, double eps = 1e-5);
 
   Variable weight;  ///< that of the module
   Variable bias;    ///< that of the module
@@ -489,7 +482,7 @@ class SequentialImpl : public Module {
 class Sequential : public ModuleHolder<SequentialImpl> {
  public:
   using ModuleHolder::ModuleHolder;
-  Sequential() : ModuleHolder(std::make_shared<SequentialImpl>()) {}  ///< without modules
+  Sequential();  ///< without modules
   /// These modules.
   template <std::convertible_to<Layer>... M>
   requires(sizeof...(M) > 0 &&

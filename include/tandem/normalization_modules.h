@@ -71,9 +71,7 @@ class GroupNorm : public ModuleHolder<GroupNormImpl> {
   GroupNorm() = default;  ///< an empty handle, to be assigned
   /// Throws InvalidArgumentError unless the groups divide the channels.
   GroupNorm(std::int64_t num_groups, std::int64_t num_channels,
-            const GroupNormOptions& options = {})
-      : ModuleHolder(std::make_shared<GroupNormImpl>("group_norm", num_groups, num_channels, 2, 8,
-                                                     options.eps, options.affine)) {}
+            const GroupNormOptions& options = {});
 };
 /// For Tandem's own code: functional::instance_norm() of inputs with `kAxes` axes after the
 /// channels.
@@ -116,8 +114,7 @@ class RMSNorm : public ModuleHolder<RMSNormImpl> {
   RMSNorm() = default;  ///< an empty handle, to be assigned
   /// @{
   /// Over the last axes, of these sizes, or over the last one.
-  explicit RMSNorm(const Dims& normalized_shape, const RMSNormOptions& options = {})
-      : ModuleHolder(std::make_shared<RMSNormImpl>(normalized_shape, options)) {}
+  explicit RMSNorm(const Dims& normalized_shape, const RMSNormOptions& options = {});
   explicit RMSNorm(std::int64_t size, const RMSNormOptions& options = {})
       : RMSNorm(Dims{size}, options) {}
   /// @}

@@ -60,17 +60,6 @@ struct ParamsWithOptions {
   optimizers::ParameterList parameters{};  ///< parameters
   Options options{};                       ///< their options, without params
 };
-/// For Tandem's own code: the groups with names.
-template <class Options>
-std::vector<Options> named_groups(std::initializer_list<ParamsWithOptions<Options>> groups) {
-  std::vector<Options> result;
-  for (const ParamsWithOptions<Options>& group : groups) {
-    result.push_back(group.options);
-    result.back().params = group.parameters;
-  }
-  return result;
-}
-
 /// An optimizer with groups of parameters.
 class Optimizer : public optimizers::Optimizer {
  public:
@@ -152,11 +141,9 @@ class SGD : public Optimizer {
   SGD(optimizers::ParameterList params, double lr);
   explicit SGD(std::vector<SGDGroup> groups, const SGDGroup& defaults = {});
   SGD(std::vector<SGDGroup> groups, double lr);
-  explicit SGD(std::initializer_list<SGDGroup> groups, const SGDGroup& defaults = {})
-      : SGD(std::vector<SGDGroup>(groups), defaults) {}
+  explicit SGD(std::initializer_list<SGDGroup> groups, const SGDGroup& defaults = {});
   explicit SGD(std::initializer_list<ParamsWithOptions<SGDGroup>> groups,
-               const SGDGroup& defaults = {})
-      : SGD(named_groups(groups), defaults) {}
+               const SGDGroup& defaults = {});
   /// @}
 };
 
@@ -235,11 +222,9 @@ class Adam : public Optimizer {
   Adam(optimizers::ParameterList params, double lr);
   explicit Adam(std::vector<AdamGroup> groups, const AdamGroup& defaults = {});
   Adam(std::vector<AdamGroup> groups, double lr);
-  explicit Adam(std::initializer_list<AdamGroup> groups, const AdamGroup& defaults = {})
-      : Adam(std::vector<AdamGroup>(groups), defaults) {}
+  explicit Adam(std::initializer_list<AdamGroup> groups, const AdamGroup& defaults = {});
   explicit Adam(std::initializer_list<ParamsWithOptions<AdamGroup>> groups,
-                const AdamGroup& defaults = {})
-      : Adam(named_groups(groups), defaults) {}
+                const AdamGroup& defaults = {});
   /// @}
 };
 
@@ -299,11 +284,9 @@ class AdamW : public Optimizer {
   AdamW(optimizers::ParameterList params, double lr);
   explicit AdamW(std::vector<AdamWGroup> groups, const AdamWGroup& defaults = {});
   AdamW(std::vector<AdamWGroup> groups, double lr);
-  explicit AdamW(std::initializer_list<AdamWGroup> groups, const AdamWGroup& defaults = {})
-      : AdamW(std::vector<AdamWGroup>(groups), defaults) {}
+  explicit AdamW(std::initializer_list<AdamWGroup> groups, const AdamWGroup& defaults = {});
   explicit AdamW(std::initializer_list<ParamsWithOptions<AdamWGroup>> groups,
-                 const AdamWGroup& defaults = {})
-      : AdamW(named_groups(groups), defaults) {}
+                 const AdamWGroup& defaults = {});
   /// @}
 };
 
@@ -370,11 +353,9 @@ class RMSprop : public Optimizer {
   RMSprop(optimizers::ParameterList params, double lr);
   explicit RMSprop(std::vector<RMSpropGroup> groups, const RMSpropGroup& defaults = {});
   RMSprop(std::vector<RMSpropGroup> groups, double lr);
-  explicit RMSprop(std::initializer_list<RMSpropGroup> groups, const RMSpropGroup& defaults = {})
-      : RMSprop(std::vector<RMSpropGroup>(groups), defaults) {}
+  explicit RMSprop(std::initializer_list<RMSpropGroup> groups, const RMSpropGroup& defaults = {});
   explicit RMSprop(std::initializer_list<ParamsWithOptions<RMSpropGroup>> groups,
-                   const RMSpropGroup& defaults = {})
-      : RMSprop(named_groups(groups), defaults) {}
+                   const RMSpropGroup& defaults = {});
   /// @}
 };
 
@@ -437,11 +418,9 @@ class Adagrad : public Optimizer {
   Adagrad(optimizers::ParameterList params, double lr);
   explicit Adagrad(std::vector<AdagradGroup> groups, const AdagradGroup& defaults = {});
   Adagrad(std::vector<AdagradGroup> groups, double lr);
-  explicit Adagrad(std::initializer_list<AdagradGroup> groups, const AdagradGroup& defaults = {})
-      : Adagrad(std::vector<AdagradGroup>(groups), defaults) {}
+  explicit Adagrad(std::initializer_list<AdagradGroup> groups, const AdagradGroup& defaults = {});
   explicit Adagrad(std::initializer_list<ParamsWithOptions<AdagradGroup>> groups,
-                   const AdagradGroup& defaults = {})
-      : Adagrad(named_groups(groups), defaults) {}
+                   const AdagradGroup& defaults = {});
   /// @}
 };
 

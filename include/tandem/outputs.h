@@ -73,11 +73,9 @@ class ModelTensors : public TensorList {
   using TensorList::TensorList;
   /// @{
   /// Tensors by name.
-  ModelTensors(std::initializer_list<std::pair<std::string, Tensor>> tensors)  // NOLINT: implicit
-      : ModelTensors(std::vector<std::pair<std::string, Tensor>>(tensors)) {}
-  ModelTensors(const std::map<std::string, Tensor>& tensors)  // NOLINT: implicit
-      : ModelTensors(std::vector<std::pair<std::string, Tensor>>(tensors.begin(), tensors.end())) {}
-  ModelTensors(const std::vector<std::pair<std::string, Tensor>>& tensors);  // NOLINT: implicit
+  ModelTensors(std::initializer_list<std::pair<std::string, Tensor>> tensors);  // NOLINT: implicit
+  ModelTensors(const std::map<std::string, Tensor>& tensors);                   // NOLINT: implicit
+  ModelTensors(const std::vector<std::pair<std::string, Tensor>>& tensors);     // NOLINT: implicit
   /// @}
   /// One.
   ModelTensors(const Tensor& tensor) : TensorList(std::span(&tensor, 1)) {}  // NOLINT: implicit

@@ -137,7 +137,7 @@ class LSTM : public ModuleHolder<LSTMImpl> {
   using ModuleHolder::ModuleHolder;
   LSTM() = default;  ///< an empty handle, to be assigned
   /// A module with these options.
-  explicit LSTM(const LSTMOptions& options) : ModuleHolder(std::make_shared<LSTMImpl>(options)) {}
+  explicit LSTM(const LSTMOptions& options);
   /// A module for inputs of `input_size` features, with a state of `hidden_size`.
   LSTM(std::int64_t input_size, std::int64_t hidden_size, const RecurrentArguments& arguments = {})
       : LSTM(LSTMOptions(input_size, hidden_size).arguments(arguments)) {}
@@ -156,7 +156,7 @@ class GRU : public ModuleHolder<GRUImpl> {
   using ModuleHolder::ModuleHolder;
   GRU() = default;  ///< an empty handle, to be assigned
   /// A module with these options.
-  explicit GRU(const GRUOptions& options) : ModuleHolder(std::make_shared<GRUImpl>(options)) {}
+  explicit GRU(const GRUOptions& options);
   /// A module for inputs of `input_size` features, with a state of `hidden_size`.
   GRU(std::int64_t input_size, std::int64_t hidden_size, const RecurrentArguments& arguments = {})
       : GRU(GRUOptions(input_size, hidden_size).arguments(arguments)) {}
@@ -176,7 +176,7 @@ class RNN : public ModuleHolder<RNNImpl> {
   using ModuleHolder::ModuleHolder;
   RNN() = default;  ///< an empty handle, to be assigned
   /// A module with these options.
-  explicit RNN(const RNNOptions& options) : ModuleHolder(std::make_shared<RNNImpl>(options)) {}
+  explicit RNN(const RNNOptions& options);
   /// A module for inputs of `input_size` features, with a state of `hidden_size`.
   RNN(std::int64_t input_size, std::int64_t hidden_size, const RecurrentArguments& arguments = {})
       : RNN(RNNOptions(input_size, hidden_size).arguments(arguments)) {}

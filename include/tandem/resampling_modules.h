@@ -143,9 +143,7 @@ class Bilinear : public ModuleHolder<BilinearImpl> {
   Bilinear() = default;  ///< an empty handle, to be assigned
   /// Throws InvalidArgumentError for a number of features below 1.
   Bilinear(std::int64_t in1_features, std::int64_t in2_features, std::int64_t out_features,
-           bool bias = true)
-      : ModuleHolder(
-            std::make_shared<BilinearImpl>(in1_features, in2_features, out_features, bias)) {}
+           bool bias = true);
 };
 
 }  // namespace tandem::nn

@@ -93,8 +93,7 @@ class EmbeddingBag : public ModuleHolder<EmbeddingBagImpl> {
   /// A table of this size. Throws InvalidArgumentError for a size below 1 and a padding_idx out of
   /// range.
   EmbeddingBag(std::int64_t num_embeddings, std::int64_t embedding_dim,
-               const EmbeddingBagArguments& options = {})
-      : ModuleHolder(std::make_shared<EmbeddingBagImpl>(num_embeddings, embedding_dim, options)) {}
+               const EmbeddingBagArguments& options = {});
 };
 
 }  // namespace tandem::nn

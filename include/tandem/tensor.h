@@ -8,7 +8,6 @@
 #include <initializer_list>
 #include <iosfwd>
 #include <iterator>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +19,7 @@
 #include "tandem/device.h"
 #include "tandem/dtype.h"
 #include "tandem/in_place.h"
+#include "tandem/method_options.h"
 #include "tandem/ref_counted.h"
 #include "tandem/removable_handle.h"
 #include "tandem/shape.h"
@@ -35,27 +35,6 @@ class TensorAccessor;
 
 template <class T>
 class TemporaryData;
-
-namespace detail {
-
-template <class T>
-concept Arithmetic = std::is_arithmetic_v<T>;
-
-}  // namespace detail
-
-/// Options of Tensor::backward(). As the arguments of torch.Tensor.backward.
-struct BackwardOptions {
-  bool retain_graph = false;  ///< keep the record, so that backward() can run again
-  /// Records the backward pass for higher-order derivatives; implies retain_graph. grad() of a leaf
-  /// then refers to the leaf: a reference cycle whose memory is kept until zero_grad(), as in
-  /// PyTorch. GradientTape::gradient() creates no cycle.
-  bool create_graph = false;
-};
-
-/// Options of functions along one axis, where the axis has a default.
-struct AxisOptions {
-  std::int64_t axis = 0;  ///< the axis; negative ones count from the end
-};
 
 /// A dense, row-major array; images are channels-last (NHWC). As tf.Tensor and torch.Tensor. A
 /// default-constructed tensor is undefined: it can be assigned to and queried with defined();
@@ -578,14 +557,12 @@ class Tensor : public detail::InPlaceFunctions {
   /// a tensor without gradient. As torch.Tensor.register_hook.
   template <class Hook>
   RemovableHandle register_hook(Hook hook) const {
-    const auto stays = std::make_shared<bool>(true);
-    add_hook([stays, hook = std::move(hook)](const Tensor& gradient) mutable -> Tensor {
+    return add_hook([hook = std::move(hook)](const Tensor& gradient) mutable -> Tensor {
       constexpr bool kReplaces = !std::is_void_v<std::invoke_result_t<Hook&, const Tensor&>>;
-      if constexpr (kReplaces) return *stays ? Tensor(hook(gradient)) : Tensor();
-      if (*stays) hook(gradient);
+      if constexpr (kReplaces) return Tensor(hook(gradient));
+      hook(gradient);
       return {};
     });
-    return RemovableHandle([stays] { *stays = false; });
   }
   /// The same elements, without a gradient. As torch.Tensor.detach.
   [[nodiscard]] Tensor detach() const;
@@ -597,7 +574,7 @@ class Tensor : public detail::InPlaceFunctions {
   std::int64_t size_word(std::int64_t axis) const { return shape().word(axis); }
 
  private:
-  void add_hook(std::function<Tensor(const Tensor& gradient)> hook) const;
+  RemovableHandle add_hook(std::function<Tensor(const Tensor& gradient)> hook) const;
   Tensor row(Dim index) const;
   void check_accessor(int rank) const;
   Tensor std_along(std::int64_t axis, bool unbiased, bool keepdims) const;

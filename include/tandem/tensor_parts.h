@@ -162,18 +162,24 @@ TensorAccessor<Element, kRank> Tensor::accessor() const& {
 }
 /// @endcond
 
+namespace detail {
+// A vector, an array or a span of tensors. Cheaper to compile than a conversion to std::span.
+template <class Range>
+concept HoldsTensors = requires(const Range& range) {
+  requires std::same_as<std::remove_cvref_t<decltype(*std::data(range))>, Tensor>;
+  std::size(range);
+};
+}  // namespace detail
+
 /// A list of tensors as a parameter type: converts from a vector, an array, a span, or a list in
 /// braces ({a, b}). Refers to the tensors, so use it for parameters only.
 class TensorList : public std::span<const Tensor> {
  public:
   /// The tensors of a range. An object that is usable as one tensor is not taken for a list.
   template <class Range>
-  requires(std::convertible_to<const Range&, std::span<const Tensor>> &&
-           !std::convertible_to<const Range&, const Tensor&>)
+  requires(detail::HoldsTensors<Range> && !std::convertible_to<const Range&, const Tensor&>)
       TensorList(const Range& tensors)  // NOLINT: implicit
-      : span(tensors) {}
-  /// The tensors of a span.
-  TensorList(std::span<const Tensor> tensors) : span(tensors) {}  // NOLINT: implicit
+      : span(std::data(tensors), std::size(tensors)) {}
   /// The tensors of a list in braces.
   TensorList(std::initializer_list<Tensor> tensors)  // NOLINT: implicit
       : span(tensors.begin(), tensors.size()) {}

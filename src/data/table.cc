@@ -44,6 +44,13 @@ DType ColumnType::dtype() const {
 
 std::int64_t Column::size() const { return is_string() ? strings().size() : tensor().size_word(0); }
 
+Column::Column(std::string name, Tensor values)
+    : name_(std::move(name)), values_(std::move(values)) {}
+Column::Column(std::string name, StringColumn values)
+    : name_(std::move(name)), values_(std::move(values)) {}
+
+bool Column::is_string() const { return std::holds_alternative<StringColumn>(values_); }
+
 const Tensor& Column::tensor() const {
   if (is_string())
     fail<InvalidArgumentError>(

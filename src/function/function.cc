@@ -34,6 +34,9 @@ bool config::functions_run_eagerly() { return run_eagerly.load(std::memory_order
 }  // namespace tandem
 
 namespace tandem::detail {
+
+void FunctionCall::add_to_key(const std::shared_ptr<ElementPass>& pass) { passes.push_back(pass); }
+
 namespace {
 
 // Warns, at most kMaxWarnings times, if kTooMany of the last kHistory calls were traced. As in

@@ -444,6 +444,24 @@ Session::Session(const Graph& graph, SessionOptions options)
     : impl_(std::make_unique<Impl>(graph, std::move(options))) {}
 Session::~Session() = default;
 
+Fetch::Fetch(Tensor tensor) : what_(std::move(tensor)) {}
+Fetch::Fetch(const Variable& variable) : what_(variable) {}
+Fetch::Fetch(Graph::Operation operation) : what_(std::move(operation)) {}
+Fetch::Fetch(std::string name) : what_(std::move(name)) {}
+Fetch::Fetch(const char* name) : what_(std::string(name)) {}
+
+Feed::Feed(Tensor tensor_, Tensor value_) : tensor(std::move(tensor_)), value(std::move(value_)) {}
+Feed::Feed(std::string name, Tensor value_) : tensor(std::move(name)), value(std::move(value_)) {}
+Feed::Feed(const char* name, Tensor value_) : Feed(std::string(name), std::move(value_)) {}
+
+std::vector<Tensor> Session::run(const std::vector<Fetch>& fetches) {
+  return run(Feeds(), fetches);
+}
+
+Tensor Session::run_one(const Feeds& feeds, const Fetch& fetch) {
+  return run(feeds, std::vector<Fetch>{fetch}).front();
+}
+
 std::vector<Tensor> Session::run(const Feeds& feeds, const std::vector<Fetch>& fetches) {
   Impl& session = *impl_;
   std::unique_lock lock(session.mutex);

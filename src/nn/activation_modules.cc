@@ -79,4 +79,11 @@ Tensor AlphaDropoutImpl::forward(const Tensor& input) const {
   return where(kept, input, kLowest) * scale - scale * kLowest * p_;
 }
 
+PReLU::PReLU(const PReLUArguments& options) : ModuleHolder(std::make_shared<PReLUImpl>(options)) {}
+
+RReLU::RReLU(double lower, double upper)
+    : ModuleHolder(std::make_shared<RReLUImpl>(lower, upper)) {}
+
+AlphaDropout::AlphaDropout(double p) : ModuleHolder(std::make_shared<AlphaDropoutImpl>(p)) {}
+
 }  // namespace tandem::nn

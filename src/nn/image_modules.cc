@@ -209,4 +209,14 @@ Tensor Dropout2dImpl::forward(const Tensor& input) const {
   return input * nn::dropout(channels, p_);
 }
 
+Conv2d::Conv2d(const Conv2dOptions& options) : Conv2d(std::make_shared<Conv2dImpl>(options)) {}
+
+BatchNorm1d::BatchNorm1d(std::int64_t num_features, const BatchNormOptions& options)
+    : ModuleHolder(std::make_shared<BatchNormImpl>("batch_norm1d", num_features, 2, 3, options)) {}
+
+BatchNorm2d::BatchNorm2d(std::int64_t num_features, const BatchNormOptions& options)
+    : ModuleHolder(std::make_shared<BatchNormImpl>("batch_norm2d", num_features, 4, 4, options)) {}
+
+Dropout2d::Dropout2d(double p) : ModuleHolder(std::make_shared<Dropout2dImpl>(p)) {}
+
 }  // namespace tandem::nn

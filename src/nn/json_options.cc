@@ -1,5 +1,7 @@
 #include "nn/json_options.h"
 
+#include <algorithm>
+
 #include "core/nearest.h"
 
 namespace tandem {

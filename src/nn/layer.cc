@@ -5,7 +5,6 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <thread>
 #include <typeinfo>
 #include <unordered_set>
 
@@ -230,17 +229,17 @@ class LayerBase::BuildTurn {
  public:
   BuildTurn(State& state, std::string_view layer) : state_(state) {
     std::unique_lock lock(turns().mutex);
-    while (state_.builder != std::thread::id()) {
+    while (state_.builder != nullptr) {
       expect_end(layer);
       turns().changed.wait(lock);
     }
-    state_.builder = std::this_thread::get_id();
+    state_.builder = this_thread();
     state_.builder_process = forks();
   }
   ~BuildTurn() {
     {
       const std::lock_guard lock(turns().mutex);
-      state_.builder = {};
+      state_.builder = nullptr;
     }
     turns().changed.notify_all();
   }
@@ -259,13 +258,19 @@ class LayerBase::BuildTurn {
     return instance;
   }
 
+  // An address that belongs to this thread.
+  static const void* this_thread() {
+    static thread_local const char address = 0;
+    return &address;
+  }
+
   void expect_end(std::string_view layer) const {
     if (state_.builder_process != forks())
       fail<FailedPreconditionError>(
           "[{}] this process was forked while another thread of its parent built the layer: fork "
           "after it is built, or make another one",
           layer);
-    if (state_.builder == std::this_thread::get_id())
+    if (state_.builder == this_thread())
       fail<FailedPreconditionError>(
           "[{}] build() calls the layer that it builds: call its parts, or a function that call() "
           "uses as well",

@@ -58,9 +58,16 @@ void refuse_empty_module() {
       "nn::Linear(784, 64))");
 }
 
+struct ModuleBase::Members {
+  std::vector<Layer> children;
+  std::map<std::int64_t, ForwardHook> hooks;  // by number, in the order of registration
+  std::int64_t hooks_made = 0;
+};
+
 ModuleBase::ModuleBase() : ModuleBase(std::string()) {}
 
-ModuleBase::ModuleBase(std::string name) : LayerBase(std::move(name)) {
+ModuleBase::ModuleBase(std::string name)
+    : LayerBase(std::move(name)), members_(std::make_shared<Members>()) {
   mark_built(true);
   set_training(true);
 }
@@ -343,5 +350,18 @@ void init::xavier_uniform_(const Variable& parameter, double gain) {
 void init::xavier_normal_(const Variable& parameter, double gain) {
   normal_(parameter, 0.0, gain * std::sqrt(2.0 / fans(parameter, "xavier_normal_")));
 }
+
+Linear::Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options)
+    : Linear(std::make_shared<LinearImpl>(in_features, out_features, options)) {}
+
+Dropout::Dropout(double p) : ModuleHolder(std::make_shared<DropoutImpl>(p)) {}
+
+Embedding::Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim)
+    : Embedding(std::make_shared<EmbeddingImpl>(num_embeddings, embedding_dim)) {}
+
+LayerNorm::LayerNorm(std::int64_t features, double eps)
+    : LayerNorm(std::make_shared<LayerNormImpl>(features, eps)) {}
+
+Sequential::Sequential() : ModuleHolder(std::make_shared<SequentialImpl>()) {}
 
 }  // namespace tandem::nn

@@ -163,4 +163,12 @@ LocalResponseNorm::LocalResponseNorm(std::int64_t size, const LocalResponseNormO
         return functional::local_response_norm(x, size, options.alpha, options.beta, options.k);
       })) {}
 
+GroupNorm::GroupNorm(std::int64_t num_groups, std::int64_t num_channels,
+                     const GroupNormOptions& options)
+    : ModuleHolder(std::make_shared<GroupNormImpl>("group_norm", num_groups, num_channels, 2, 8,
+                                                   options.eps, options.affine)) {}
+
+RMSNorm::RMSNorm(const Dims& normalized_shape, const RMSNormOptions& options)
+    : ModuleHolder(std::make_shared<RMSNormImpl>(normalized_shape, options)) {}
+
 }  // namespace tandem::nn

@@ -220,6 +220,17 @@ optimizers::Optimizer make_optimizer_of(Groups<AdagradGroup> groups, const Adagr
       {{"sum", initial}}, optimizers::apply_with_one_slot<update::Adagrad>);
 }
 
+// The groups with names.
+template <class Options>
+std::vector<Options> named_groups(std::initializer_list<ParamsWithOptions<Options>> groups) {
+  std::vector<Options> result;
+  for (const ParamsWithOptions<Options>& group : groups) {
+    result.push_back(group.options);
+    result.back().params = group.parameters;
+  }
+  return result;
+}
+
 }  // namespace
 
 SGD::SGD(ParameterList params, const SGDGroup& options)
@@ -228,6 +239,10 @@ SGD::SGD(ParameterList params, double lr) : SGD(std::move(params), SGDGroup{.lr 
 SGD::SGD(std::vector<SGDGroup> groups, const SGDGroup& defaults)
     : Optimizer(make_optimizer_of(std::move(groups), defaults)) {}
 SGD::SGD(std::vector<SGDGroup> groups, double lr) : SGD(std::move(groups), SGDGroup{.lr = lr}) {}
+SGD::SGD(std::initializer_list<SGDGroup> groups, const SGDGroup& defaults)
+    : SGD(std::vector<SGDGroup>(groups), defaults) {}
+SGD::SGD(std::initializer_list<ParamsWithOptions<SGDGroup>> groups, const SGDGroup& defaults)
+    : SGD(named_groups(groups), defaults) {}
 
 Adam::Adam(ParameterList params, const AdamGroup& options)
     : Adam(one_group<AdamGroup>(std::move(params)), options) {}
@@ -236,6 +251,10 @@ Adam::Adam(std::vector<AdamGroup> groups, const AdamGroup& defaults)
     : Optimizer(make_optimizer_of(std::move(groups), defaults)) {}
 Adam::Adam(std::vector<AdamGroup> groups, double lr)
     : Adam(std::move(groups), AdamGroup{.lr = lr}) {}
+Adam::Adam(std::initializer_list<AdamGroup> groups, const AdamGroup& defaults)
+    : Adam(std::vector<AdamGroup>(groups), defaults) {}
+Adam::Adam(std::initializer_list<ParamsWithOptions<AdamGroup>> groups, const AdamGroup& defaults)
+    : Adam(named_groups(groups), defaults) {}
 
 AdamW::AdamW(ParameterList params, const AdamWGroup& options)
     : AdamW(one_group<AdamWGroup>(std::move(params)), options) {}
@@ -244,6 +263,11 @@ AdamW::AdamW(std::vector<AdamWGroup> groups, const AdamWGroup& defaults)
     : Optimizer(make_optimizer_of(std::move(groups), defaults)) {}
 AdamW::AdamW(std::vector<AdamWGroup> groups, double lr)
     : AdamW(std::move(groups), AdamWGroup{.lr = lr}) {}
+AdamW::AdamW(std::initializer_list<AdamWGroup> groups, const AdamWGroup& defaults)
+    : AdamW(std::vector<AdamWGroup>(groups), defaults) {}
+AdamW::AdamW(std::initializer_list<ParamsWithOptions<AdamWGroup>> groups,
+             const AdamWGroup& defaults)
+    : AdamW(named_groups(groups), defaults) {}
 
 RMSprop::RMSprop(ParameterList params, const RMSpropGroup& options)
     : RMSprop(one_group<RMSpropGroup>(std::move(params)), options) {}
@@ -253,6 +277,11 @@ RMSprop::RMSprop(std::vector<RMSpropGroup> groups, const RMSpropGroup& defaults)
     : Optimizer(make_optimizer_of(std::move(groups), defaults)) {}
 RMSprop::RMSprop(std::vector<RMSpropGroup> groups, double lr)
     : RMSprop(std::move(groups), RMSpropGroup{.lr = lr}) {}
+RMSprop::RMSprop(std::initializer_list<RMSpropGroup> groups, const RMSpropGroup& defaults)
+    : RMSprop(std::vector<RMSpropGroup>(groups), defaults) {}
+RMSprop::RMSprop(std::initializer_list<ParamsWithOptions<RMSpropGroup>> groups,
+                 const RMSpropGroup& defaults)
+    : RMSprop(named_groups(groups), defaults) {}
 
 Adagrad::Adagrad(ParameterList params, const AdagradGroup& options)
     : Adagrad(one_group<AdagradGroup>(std::move(params)), options) {}
@@ -262,6 +291,11 @@ Adagrad::Adagrad(std::vector<AdagradGroup> groups, const AdagradGroup& defaults)
     : Optimizer(make_optimizer_of(std::move(groups), defaults)) {}
 Adagrad::Adagrad(std::vector<AdagradGroup> groups, double lr)
     : Adagrad(std::move(groups), AdagradGroup{.lr = lr}) {}
+Adagrad::Adagrad(std::initializer_list<AdagradGroup> groups, const AdagradGroup& defaults)
+    : Adagrad(std::vector<AdagradGroup>(groups), defaults) {}
+Adagrad::Adagrad(std::initializer_list<ParamsWithOptions<AdagradGroup>> groups,
+                 const AdagradGroup& defaults)
+    : Adagrad(named_groups(groups), defaults) {}
 
 namespace {
 

@@ -167,4 +167,10 @@ std::tuple<Tensor, Tensor> RNNImpl::forward(const Tensor& input, const Tensor& s
   return {std::move(output), last[0]};
 }
 
+LSTM::LSTM(const LSTMOptions& options) : ModuleHolder(std::make_shared<LSTMImpl>(options)) {}
+
+GRU::GRU(const GRUOptions& options) : ModuleHolder(std::make_shared<GRUImpl>(options)) {}
+
+RNN::RNN(const RNNOptions& options) : ModuleHolder(std::make_shared<RNNImpl>(options)) {}
+
 }  // namespace tandem::nn

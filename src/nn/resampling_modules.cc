@@ -317,4 +317,9 @@ Tensor BilinearImpl::forward(const Tensor& input1, const Tensor& input2) {
   return functional::bilinear(input1, input2, weight, bias.defined() ? bias.value() : Tensor());
 }
 
+Bilinear::Bilinear(std::int64_t in1_features, std::int64_t in2_features, std::int64_t out_features,
+                   bool bias)
+    : ModuleHolder(std::make_shared<BilinearImpl>(in1_features, in2_features, out_features, bias)) {
+}
+
 }  // namespace tandem::nn

@@ -312,4 +312,8 @@ Tensor EmbeddingBagImpl::forward(const Tensor& input, const Tensor& offsets) {
                                     .padding_idx = options_.padding_idx});
 }
 
+EmbeddingBag::EmbeddingBag(std::int64_t num_embeddings, std::int64_t embedding_dim,
+                           const EmbeddingBagArguments& options)
+    : ModuleHolder(std::make_shared<EmbeddingBagImpl>(num_embeddings, embedding_dim, options)) {}
+
 }  // namespace tandem::nn

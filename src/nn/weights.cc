@@ -115,6 +115,10 @@ NamedParameters Layer::named_parameters() const { return base().named_parameters
 bool NamedParameters::contains(const std::string& name) const {
   return std::any_of(begin(), end(), [&](const NamedParameter& one) { return one.key() == name; });
 }
+NamedParameters::operator std::vector<std::pair<std::string, Variable>>() const {
+  return {begin(), end()};
+}
+
 const Variable& NamedParameters::operator[](const std::string& name) const {
   std::string names;
   for (const NamedParameter& one : *this) {

@@ -48,14 +48,18 @@ Tensor Tensor::grad() const {
   return leaf ? leaf->own_grad() : Tensor();
 }
 
-void Tensor::add_hook(std::function<Tensor(const Tensor& gradient)> hook) const {
+RemovableHandle Tensor::add_hook(std::function<Tensor(const Tensor& gradient)> hook) const {
   const GradEdge& edge = impl_of(*this).grad;
   if (!leads_to_leaf(edge))
     throw InvalidArgumentError(
         "[register_hook] expected a tensor that requires a gradient; call set_requires_grad()");
   auto* node = static_cast<GradNode*>(edge.node.get());
   if (!node->hooks) node->hooks = std::make_unique<std::vector<GradNode::Hook>>();
-  node->hooks->push_back({edge.index, std::move(hook)});
+  const auto stays = std::make_shared<bool>(true);
+  node->hooks->push_back({edge.index, [stays, hook = std::move(hook)](const Tensor& gradient) {
+                            return *stays ? hook(gradient) : Tensor();
+                          }});
+  return RemovableHandle([stays] { *stays = false; });
 }
 
 void Tensor::zero_grad() {

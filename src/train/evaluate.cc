@@ -184,6 +184,11 @@ LossAndMetrics::operator double() const {
   return begin()->second;
 }
 
+double& LossAndMetrics::operator[](const std::string& name) {
+  return static_cast<std::map<std::string, double>&>(*this)[name];
+}
+double& LossAndMetrics::operator[](const char* name) { return (*this)[std::string(name)]; }
+
 double LossAndMetrics::part(std::size_t index) const {
   if (size() != 2 || !contains("loss"))
     fail<InvalidArgumentError>(

@@ -371,6 +371,17 @@ void save_weights(const Model& model, const std::filesystem::path& path) {
   model.save_weights(path);
 }
 
+const std::vector<double>& HistoryValues::at(const std::string& name) const& {
+  return map::at(name);
+}
+std::vector<double> HistoryValues::at(const std::string& name) const&& { return map::at(name); }
+std::vector<double>& HistoryValues::operator[](const std::string& name) & {
+  return map::operator[](name);
+}
+std::vector<double> HistoryValues::operator[](const std::string& name) && {
+  return map::operator[](name);
+}
+
 const std::vector<double>& History::at(const std::string& name) const& {
   const auto found = history.find(name);
   if (found != history.end()) return found->second;
@@ -383,6 +394,10 @@ const std::vector<double>& History::at(const std::string& name) const& {
 
 Layer::Layer(const Model& model) : Layer(model.layer()) {}
 
+SymbolicInputs::SymbolicInputs(const SymbolicInput& one) : vector{one} {}
+
+Sequential::Sequential(std::initializer_list<Layer> layers, const SequentialOptions& options)
+    : Sequential(std::vector<Layer>(layers), options) {}
 Sequential::Sequential(const std::vector<Layer>& layers, const SequentialOptions& options) {
   auto impl = std::make_shared<Impl>();
   impl->stack(layers, options.name);

@@ -105,6 +105,10 @@ void Model::Impl::compile_outputs(const CompileOptions& options) {
   reported = std::move(new_report);
 }
 
+ModelTensors::ModelTensors(std::initializer_list<std::pair<std::string, Tensor>> tensors)
+    : ModelTensors(std::vector<std::pair<std::string, Tensor>>(tensors)) {}
+ModelTensors::ModelTensors(const std::map<std::string, Tensor>& tensors)
+    : ModelTensors(std::vector<std::pair<std::string, Tensor>>(tensors.begin(), tensors.end())) {}
 ModelTensors::ModelTensors(const std::vector<std::pair<std::string, Tensor>>& tensors)
     : TensorList(std::span<const Tensor>()), tensors_(std::make_shared<std::vector<Tensor>>()) {
   for (const auto& [name, tensor] : tensors) {

@@ -50,6 +50,17 @@ void save(std::initializer_list<std::pair<std::string, SavedItem>> items,
   save(tensors, path);
 }
 
+LoadedItem::LoadedItem(Tensor tensor, std::map<std::string, Tensor> group)
+    : Tensor(std::move(tensor)), group_(std::move(group)) {}
+
+LoadedItem::operator std::map<std::string, double>() const {
+  std::map<std::string, double> numbers;
+  for (const auto& [name, tensor] : group_) numbers.emplace(name, tensor.item());
+  return numbers;
+}
+
+SavedItem::SavedItem(const Tensor& tensor) : tensors_{{"", tensor}} {}
+
 LoadedItem LoadedTensors::operator[](const std::string& name) const {
   const auto found = find(name);
   std::map<std::string, Tensor> group;

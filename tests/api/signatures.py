@@ -131,7 +131,7 @@ optimizers.h CosineDecayOptions: initial_learning_rate decay_steps alpha warmup_
 optimizers.h CosineOptions: alpha warmup_target warmup_steps
 random.h NormalOptions: mean stddev dtype seed name
 random.h UniformOptions: minval maxval dtype seed name
-tensor.h BackwardOptions: retain_graph create_graph
+method_options.h BackwardOptions: retain_graph create_graph
 variable.h VariableOptions: trainable name dtype synchronization aggregation
 """
 

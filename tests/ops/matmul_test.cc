@@ -9,6 +9,8 @@
 #include "ops/nn_reference.h"
 #include "support/expects.h"
 #include "support/thread_counts.h"
+#include "tandem/array.h"
+#include "tandem/creation.h"
 #include "tandem/math.h"
 #include "tandem/nn.h"
 
@@ -205,7 +207,7 @@ TEST(MatMul, RowsAgreeWithFloat64) {
   }
   // A zero hides no NaN.
   const Tensor nan =
-      matmul(zeros({1, 2}), concat({fill({1, 600}, std::nan("")), ones({1, 600})}, 0));
+      matmul(zeros({1, 2}), concat({full({1, 600}, std::nan("")), ones({1, 600})}, 0));
   for (const float value : nan.to_vector<float>()) EXPECT_TRUE(std::isnan(value));
 }
 

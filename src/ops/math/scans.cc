@@ -1,4 +1,5 @@
 // Scans along an axis, products and searches that are made of other operations.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 

@@ -105,6 +105,15 @@ std::map<std::string, CheckpointGroup> CheckpointObjects::groups() const {
   return named;
 }
 
+CheckpointGroup::CheckpointGroup(std::vector<Variable> variables)
+    : fixed_(true), variables_([variables = std::move(variables)] { return variables; }) {}
+CheckpointGroup::CheckpointGroup(std::initializer_list<Variable> variables)
+    : CheckpointGroup(std::vector<Variable>(variables)) {}
+CheckpointGroup::CheckpointGroup(const Variable& variable)
+    : CheckpointGroup(std::vector<Variable>{variable}) {}
+
+std::vector<Variable> CheckpointGroup::variables() const { return variables_(); }
+
 Checkpoint::Checkpoint(std::map<std::string, CheckpointGroup> groups,
                        const CheckpointOptions& options)
     : state_(std::make_unique<State>(std::move(groups), options)) {}
