@@ -309,12 +309,13 @@ def loss(op, s):
 def ctc_loss(op, s):
     targets, inputs, lengths, blank, reduction, zero_infinity = arguments(
         s, targets=None, input_lengths=None, target_lengths=None, blank=0, reduction="mean", zero_infinity=False)
-    as_tensor = [torch.as_tensor(x) for x in (targets, inputs, lengths)]
+    need(targets.dim() == 2, "labels of all examples in a vector")
+    few = [s.input[:, :4], *(torch.as_tensor(x)[:4] for x in (targets, inputs, lengths))]
 
     # PyTorch's gradient is that of log_probs only after log_softmax().
     def reference(x, *others):
         return op(x.log_softmax(-1), *others, blank=blank, reduction=reduction, zero_infinity=zero_infinity)
-    return Case("F.ctc_loss", [s.input, *as_tensor], reference, blank=blank, reduction=reduction, zero_infinity=zero_infinity)
+    return Case("F.ctc_loss", few, reference, blank=blank, reduction=reduction, zero_infinity=zero_infinity)
 
 
 # ---- elementary functions, scans, products, positions ---------------------------------------------------------
