@@ -8,6 +8,7 @@
 /// BackwardOptions::retain_graph or a persistent tape.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -70,6 +71,10 @@ class GradientTape {
  public:
   /// Starts recording on this thread.
   explicit GradientTape(GradientTapeOptions options = {});
+  /// A persistent tape, or one for a single gradient. As tf.GradientTape's first argument.
+  template <std::same_as<bool> Persistent>
+  explicit GradientTape(Persistent persistent)
+      : GradientTape(GradientTapeOptions{.persistent = persistent}) {}
   /// Stops recording, and frees the part of the record that leads only to what the tape watches.
   ~GradientTape();
   GradientTape(const GradientTape&) = delete;

@@ -119,9 +119,15 @@ enum class AutoShardPolicy {
   Off = kOff,    ///< as kOff
 };
 
+/// Options of DatasetOptions. As tf.data.experimental.DistributeOptions.
+struct DistributeOptions {
+  AutoShardPolicy auto_shard_policy = AutoShardPolicy::kAuto;  ///< sharding by workers
+};
+
 /// Options of Dataset::with_options(). As tf.data.Options.
 struct DatasetOptions {
   AutoShardPolicy auto_shard_policy = AutoShardPolicy::kAuto;  ///< sharding by workers
+  DistributeOptions experimental_distribute{};  ///< the same in TensorFlow's words, if not kAuto
 };
 
 /// Options of Dataset::batch().
@@ -463,7 +469,8 @@ class Dataset {
   Dataset with_auto_shard(AutoShardPolicy policy) const;
   /// The same elements with these options. As tf.data.Dataset.with_options.
   Dataset with_options(const DatasetOptions& options) const {
-    return with_auto_shard(options.auto_shard_policy);
+    const AutoShardPolicy policy = options.experimental_distribute.auto_shard_policy;
+    return with_auto_shard(policy == AutoShardPolicy::kAuto ? options.auto_shard_policy : policy);
   }
   /// The policy that was set on this dataset or its inputs.
   AutoShardPolicy auto_shard_policy() const;

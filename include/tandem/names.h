@@ -554,6 +554,11 @@ namespace tandem {
 inline void set_num_threads(int n) { config::set_intra_op_parallelism_threads(n); }
 }  // namespace tandem
 
+/// As numpy.random.
+namespace tandem::random {
+using tandem::randint;  ///< as randint()
+}  // namespace tandem::random
+
 /// As torch.cuda.
 namespace tandem::cuda {
 using tandem::synchronize;  ///< of all devices

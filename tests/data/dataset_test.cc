@@ -167,6 +167,9 @@ TEST(Dataset, HasOptions) {
   const Dataset dataset =
       Dataset::range(3).with_options({.auto_shard_policy = data::AutoShardPolicy::OFF});
   EXPECT_EQ(dataset.auto_shard_policy(), data::AutoShardPolicy::kOff);
+  data::DatasetOptions options;
+  options.experimental_distribute.auto_shard_policy = data::AutoShardPolicy::DATA;
+  EXPECT_EQ(dataset.with_options(options).auto_shard_policy(), data::AutoShardPolicy::kData);
 }
 
 TEST(Dataset, ThrowsIfItIsUndefined) {

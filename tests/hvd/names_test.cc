@@ -42,5 +42,14 @@ TEST(ProcessNames, RanksAndMessages) {
   EXPECT_EQ(codes, (ExitCodes{0, 0}));
 }
 
+TEST(ProcessNames, AllreduceTakesANameAndAnOperation) {
+  testing::expect_hvd(2, [](int rank) {
+    const Tensor x = constant({rank + 1.0f});
+    EXPECT_EQ(hvd::allreduce(x, "sum", hvd::Sum).item<float>(), 3.0f);
+    EXPECT_EQ(hvd::synchronize(hvd::allreduce_async(x, "max", hvd::Max)).item<float>(), 2.0f);
+    EXPECT_EQ(hvd::allreduce(x, "mean").item<float>(), 1.5f);
+  });
+}
+
 }  // namespace
 }  // namespace tandem::process_names_test

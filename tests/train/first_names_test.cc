@@ -5,6 +5,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "support/files.h"
 #include "support/tensors.h"
 #include "tandem/tandem.h"
 
@@ -236,6 +237,71 @@ TEST(Losses, TakeFromLogitsFirst) {
   const Tensor y = constant({1}), logits = constant({{0.0, 2.0}});
   EXPECT_EQ(losses::SparseCategoricalCrossentropy(true)(y, logits).item(),
             losses::SparseCategoricalCrossentropy({.from_logits = true})(y, logits).item());
+}
+
+TEST(Layer, IsUsedAsAPointer) {
+  const Layer layer = layers::Dense(2, {.kernel_initializer = "ones"});
+  EXPECT_EQ(values_of(layer(ones({1, 3}))), (std::vector<double>{3, 3}));
+  EXPECT_EQ(layer->name(), layer.name());
+  EXPECT_EQ(layer->variables().size(), 2u);
+  Sequential model = linear();
+  model->set_trainable(false);
+  EXPECT_TRUE(model.trainable_variables().empty());
+}
+
+TEST(Example, IsItsOnlyComponent) {
+  const data::Example one({constant({1.5f, 2.5f})});
+  EXPECT_EQ(values_of(one.numpy()), (std::vector<double>{1.5, 2.5}));
+  const data::Example two({constant(1.0), constant(2.0)});
+  expect_error<InvalidArgumentError>([&] { static_cast<void>(two.numpy()); },
+                                     "expected one component where a tensor is expected, got 2");
+}
+
+TEST(Shape, IsAList) {
+  const Shape shape{2, 3};
+  EXPECT_EQ(shape.as_list().size(), 2u);
+  EXPECT_EQ(shape.as_list()[1], 3);
+}
+
+TEST(Optimizer, ClearsGradientsWhateverBecomesOfTheirMemory) {
+  for (const bool set_to_none : {false, true}) {
+    Variable w(ones({2}));
+    optimizers::SGD optimizer({w}, 0.5);
+    reduce_sum(w * 3.0).backward();
+    ASSERT_TRUE(w.grad().defined());
+    optimizer.zero_grad(set_to_none);
+    EXPECT_FALSE(w.grad().defined());
+    reduce_sum(w * 3.0).backward();
+    optimizer.step();
+    EXPECT_EQ(values_of(w.value()), (std::vector<double>{-0.5, -0.5}));
+  }
+}
+
+TEST(GradientTape, IsPersistentByItsFirstArgument) {
+  const Variable w(constant(3.0f));
+  GradientTape tape(true);
+  const Tensor y = w * w;
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(tape.gradient(y, w).item(), 6.0);
+}
+
+TEST(Save, TakesTheFileFirst) {
+  const testing::TemporaryDirectory directory;
+  save(directory / "x.bin", constant({1.0f, 2.0f}));
+  Tensor x;
+  load(x, directory / "x.bin");
+  EXPECT_EQ(values_of(x), (std::vector<double>{1.0, 2.0}));
+  const Sequential model = linear();
+  save(directory / "model.bin", model);
+  EXPECT_EQ(load(directory / "model.bin").size(), 2u);
+}
+
+TEST(CudaAmp, IsThatOfTheOnlyAmp) {
+  cuda::amp::GradScaler scaler;
+  EXPECT_EQ(scaler.get_scale(), amp::GradScaler().get_scale());
+  const cuda::amp::autocast on;
+  EXPECT_TRUE(amp::is_autocast_enabled());
+  const cuda::amp::autocast off(false);
+  EXPECT_FALSE(amp::is_autocast_enabled());
 }
 
 }  // namespace

@@ -21,6 +21,10 @@ TEST(Names, OfTensorsAreThoseOfTheMainFunctions) {
     EXPECT_EQ(values_of(a), values_of(b));
   };
   same(cat({x, x}, 1), concat({x, x}, 1));
+  EXPECT_EQ(random::randint(2, 3, {2}).to_vector<std::int64_t>(),
+            (std::vector<std::int64_t>{2, 2}));
+  same(cat({x, x}, {.axis = 1}), concat({x, x}, 1));
+  same(concatenate({x, x}, {.axis = 0}), concat({x, x}, 0));
   same(unsqueeze(y, 0), expand_dims(y, 0));
   same(permute(x, {1, 0}), transpose(x));
   same(flip(x, {1}), reverse(x, {1}));
