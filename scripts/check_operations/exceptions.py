@@ -123,7 +123,6 @@ UNKNOWN_SIZES = [
     (r"\[Squeeze\] expected axes, because sizes of shape .* are not known", ".*", "the rank of the result"),
     (r"more than one variable if their number is unknown|\[EnsureShape\] expected a tensor of shape \(1, 2\)", "cov|corrcoef",
      "the rank of the result"),
-    (r"the depth of the kernel depends on it", r"nn\.functional\.conv3d|nn\.Conv3d", "the number of slices that are joined"),
     ("the gradient depends on it", r"linalg\.(qr|svd|svdvals|matrix_norm)", "whether a matrix is tall decides the formula"),
     (r"expected a known number of channels|\[Dim\] axis \d of 'args_\d' is not known before the graph runs",
      r"nn\.(Linear|Conv2d|BatchNorm\dd|LayerNorm|Embedding)", "the shapes of variables that the test makes in the function"),

@@ -55,14 +55,30 @@ Tensor pool_volumes(const char* what, Pool pool, const Tensor& x, const Pool3DOp
   return reshape(deep, {x.dim(0), deep.dim(1), height, width, x.dim(4)});
 }
 
-// The slices of the padded volumes that element `tap` along the kernel's depth meets: `count` of
-// them.
-Tensor met(const Tensor& x, std::int64_t tap, const Dim& count, std::int64_t stride,
-           std::int64_t dilation) {
-  if (stride == 1) return slice(x, {0, tap * dilation, 0, 0, 0}, {-1, count, -1, -1, -1});
-  const Tensor positions = range(count, {.dtype = int64}) * static_cast<double>(stride) +
-                           static_cast<double>(tap * dilation);
-  return gather(x, positions, 1);
+// The slices that each of `count` windows along the depth meets, as channels: those of a group from
+// its first slice, then from its second...
+Tensor slices_as_channels(const Tensor& x, const Dim& taps, const Dim& count, std::int64_t stride,
+                          std::int64_t dilation, std::int64_t groups) {
+  const Dim each = x.dim(4) / groups;
+  const auto positions = [](const Dim& number, std::int64_t step) {
+    return range(number, {.dtype = int64}) * static_cast<double>(step);
+  };
+  if (!taps.known()) {
+    const Tensor windows =
+        gather(x, expand_dims(positions(count, stride), 1) + positions(taps, dilation), 1);
+    return transpose(reshape(windows, {x.dim(0), count, taps, x.dim(2), x.dim(3), groups, each}),
+                     {0, 1, 3, 4, 5, 2, 6});
+  }
+  std::vector<Tensor> parts;
+  for (std::int64_t tap = 0; tap < std::int64_t(taps); ++tap)
+    parts.push_back(
+        stride == 1 ? slice(x, {0, tap * dilation, 0, 0, 0}, {-1, count, -1, -1, -1})
+                    : gather(x, positions(count, stride) + static_cast<double>(tap * dilation), 1));
+  if (parts.size() == 1) return parts[0];
+  if (groups == 1) return concat(parts, 4);
+  for (Tensor& part : parts)
+    part = reshape(part, {x.dim(0) * count, x.dim(2) * x.dim(3), groups, 1, each});
+  return concat(parts, 3);
 }
 
 }  // namespace
@@ -80,13 +96,13 @@ Tensor conv3d(const Tensor& x, const Tensor& kernel, const Tensor& bias,
     fail<ShapeError>(
         "[conv3d] expected {} and a kernel [kd, kh, kw, in / groups, out], got shapes {} and {}",
         kVolumes, x.shape().to_string(), kernel.shape().to_string());
-  const std::int64_t taps = dim::known("conv3d", kernel.dim(0), "the depth of the kernel");
+  const std::int64_t taps = kernel.shape().word(0);
   if (const char* expected = expected_of_windows(
           {options.strides.depth, options.dilations.depth, options.groups, taps}))
     fail<InvalidArgumentError>(
         "[conv3d] expected strides, dilations, groups and a kernel's depth {}, got {}, {}, {} and "
         "{}",
-        expected, options.strides.depth, options.dilations.depth, options.groups, taps);
+        expected, options.strides.depth, options.dilations.depth, options.groups, Dim(taps));
   if (!dim::may_equal(x.shape().word(4), dim::product(kernel.shape().word(3), options.groups)))
     fail<ShapeError>(
         "[conv3d] expected a kernel of the input channels divided by {} groups for volumes of "
@@ -100,7 +116,9 @@ Tensor conv3d(const Tensor& x, const Tensor& kernel, const Tensor& bias,
     fail<ShapeError>("[conv3d] expected volumes as deep as the kernel {}, got shape {}",
                      kernel.shape().to_string(), x.shape().to_string());
   const bool same = options.padding.kind() == Padding::kSame;
-  const std::int64_t least = same ? 1 : (taps - 1) * options.dilations.depth + 1 - 2 * number;
+  const std::int64_t extent =
+      dim::sum(dim::product(dim::difference(taps, 1), options.dilations.depth), 1);
+  const std::int64_t least = same ? 1 : dim::difference(extent, 2 * number);
   const Tensor volumes =
       of_least_size("conv3d", "volumes as deep as the kernel, a shape such as", x, 1, least);
   const bool pads = depth.pad_begin != 0 || depth.pad_end != 0;
@@ -110,20 +128,9 @@ Tensor conv3d(const Tensor& x, const Tensor& kernel, const Tensor& bias,
                      {0, 0}, {depth.pad_begin, depth.pad_end}, {0, 0}, {0, 0}, {0, 0}})
            : volumes;
   const Dim count(depth.output), channels = x.dim(4), height = x.dim(2), width = x.dim(3);
-  std::vector<Tensor> parts;
-  for (std::int64_t tap = 0; tap < taps; ++tap)
-    parts.push_back(met(whole, tap, count, options.strides.depth, options.dilations.depth));
-  // The channels of a group: those of its first slice, then of its second...
-  const Dim each = channels / options.groups;
-  Tensor joined;
-  if (taps == 1 || options.groups == 1) {
-    joined = taps == 1 ? parts[0] : concat(parts, 4);
-  } else {
-    for (Tensor& part : parts)
-      part = reshape(part, {x.dim(0) * count, height * width, options.groups, 1, each});
-    joined = concat(parts, 3);
-  }
-  const Tensor images = reshape(joined, {x.dim(0) * count, height, width, channels * taps});
+  const Tensor joined = slices_as_channels(whole, Dim(taps), count, options.strides.depth,
+                                           options.dilations.depth, options.groups);
+  const Tensor images = reshape(joined, {x.dim(0) * count, height, width, channels * Dim(taps)});
   const Shape& k = kernel.shape();
   const Tensor flat = reshape(transpose(kernel, {1, 2, 0, 3, 4}),
                               {k.dim(1), k.dim(2), k.dim(0) * k.dim(3), k.dim(4)});

@@ -107,6 +107,25 @@ TEST(VolumeFunctions, ConvolveByDefinition) {
     const auto traced =
         function(convolve, {.input_signature = {{Shape{-1, 4, -1, -1, -1}, float64}}});
     expect_tensor(traced(x), float64, y.shape(), values_of(y));
+    // Sizes of the kernel, too.
+    const auto with_gradients = [&](const Tensor& in, const Tensor& kernel) {
+      GradientTape tape;
+      tape.watch(in);
+      tape.watch(kernel);
+      const Tensor result = F::conv3d(
+          in, kernel, bias,
+          {.stride = c.stride, .padding = c.padding, .dilation = c.dilation, .groups = c.groups});
+      const auto gradients = tape.gradient(reduce_sum(square(result)), {in, kernel});
+      return std::tuple(result, gradients[0], gradients[1]);
+    };
+    const Shape any{-1, -1, -1, -1, -1};
+    const auto unknown =
+        function(with_gradients, {.input_signature = {{any, float64}, {any, float64}}});
+    const auto [result, dx, dweight] = unknown(x, weight);
+    const auto [expected, expected_dx, expected_dweight] = with_gradients(x, weight);
+    expect_tensor(result, float64, y.shape(), values_of(y));
+    expect_tensor(dx, float64, x.shape(), values_of(expected_dx), kTolerance);
+    expect_tensor(dweight, float64, weight.shape(), values_of(expected_dweight), kTolerance);
     expect_gradients(
         [&](const std::vector<Tensor>& in) {
           return F::conv3d(in[0], in[1], in[2],
