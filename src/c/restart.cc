@@ -56,8 +56,8 @@ class Contents {
   template <class Mutex>
   static void lock_once(std::vector<Mutex*>& all, std::vector<std::unique_lock<Mutex>>& locks,
                         const char* what) {
-    std::ranges::sort(all);
-    if (std::ranges::adjacent_find(all) != all.end())
+    std::sort(all.begin(), all.end());
+    if (std::adjacent_find(all.begin(), all.end()) != all.end())
       fail<InvalidArgumentError>("[{}] expected each model and window once", what);
     for (Mutex* mutex : all) locks.emplace_back(*mutex);
   }

@@ -179,7 +179,9 @@ const Json& Json::at(std::string_view name) const {
 Json& Json::operator[](std::string_view name) {
   if (const Json* found = find(name)) return const_cast<Json&>(*found);
   if (is_null()) value_ = Object();
-  return std::get<Object>(value_).emplace_back(std::string(name), nullptr).value;
+  Object& members = std::get<Object>(value_);
+  members.push_back({std::string(name), nullptr});
+  return members.back().value;
 }
 
 void Json::push_back(Json value) {

@@ -34,14 +34,14 @@ class Json {
   using Array = std::vector<Json>;
   using Object = std::vector<Member>;  // in the order of parsing or insertion
 
-  Json() = default;
-  Json(std::nullptr_t) {}
-  Json(bool value) : value_(value) {}
+  Json();
+  Json(std::nullptr_t) : Json() {}
+  Json(bool value);
   template <std::integral T>
   requires(!std::same_as<T, bool>) Json(T value)
       : Json(value < 0, static_cast<std::uint64_t>(value)) {}
-  Json(double value) : value_(value) {}
-  Json(std::string value) : value_(std::move(value)) {}
+  Json(double value);
+  Json(std::string value);
   Json(std::string_view value) : Json(std::string(value)) {}
   Json(const char* value) : Json(std::string(value)) {}
   Json(Array values);
@@ -50,9 +50,7 @@ class Json {
   template <class T>
   Json(const std::vector<T>& values) : Json(Array(values.begin(), values.end())) {}
   template <class T>
-  Json(const std::map<std::string, T>& members) : Json(Object()) {
-    for (const auto& [name, value] : members) (*this)[name] = value;
-  }
+  Json(const std::map<std::string, T>& members);
   Json(const Json&);
   Json(Json&&) noexcept;
   Json& operator=(Json) noexcept;
@@ -109,6 +107,15 @@ struct Json::Member {
   std::string name;
   Json value;
 };
+
+inline Json::Json() = default;
+inline Json::Json(bool value) : value_(value) {}
+inline Json::Json(double value) : value_(value) {}
+inline Json::Json(std::string value) : value_(std::move(value)) {}
+template <class T>
+Json::Json(const std::map<std::string, T>& members) : value_(Object()) {
+  for (const auto& [name, value] : members) (*this)[name] = value;
+}
 
 // Parses the JSON object that an environment variable holds. Throws InvalidArgumentError, naming
 // the variable, for other text, and for nesting that is deeper than such variables have.

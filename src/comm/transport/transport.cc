@@ -226,7 +226,7 @@ void Transport::notify_all(GroupFailure failure, const std::string& text) noexce
 
 void Transport::notify(GroupFailure failure, const std::string& text) noexcept {
   if (mine_) return;
-  mine_.emplace();
+  mine_ = Notice();
   mine_->failure = failure;
   std::memcpy(mine_->text, text.data(), std::min(text.size(), sizeof(mine_->text) - 1));
   try {

@@ -374,8 +374,8 @@ std::vector<TensorToWrite> to_write(const std::map<std::string, Tensor>& tensors
     if (!tensor.defined())
       fail<InvalidArgumentError>("[save] '{}': tensor '{}' is undefined", what, name);
     result.push_back(
-        {.name = name, .dtype = tensor.dtype(), .shape = tensor.shape(), .value = [tensor] {
-           return tensor;
+        {.name = name, .dtype = tensor.dtype(), .shape = tensor.shape(), .value = [kept = tensor] {
+           return kept;
          }});
   }
   return result;
