@@ -89,8 +89,12 @@ To element_from(From value) {
 template <class To>
 To element_from(const Literal& literal) {
   if constexpr (is_whole<To>)
-    if (literal.kind() == Literal::Kind::kInteger)
-      return element_from<To, std::int64_t>(literal.integer());
+    if (literal.kind() == Literal::Kind::kInteger) {
+      // From 2^63 on, the integer has the bits of an unsigned one.
+      if (literal.integer() < 0 && literal.number() > 0.0)
+        return element_from<To>(static_cast<std::uint64_t>(literal.integer()));
+      return element_from<To>(literal.integer());
+    }
   return checked_element<To>(literal.number());
 }
 
