@@ -174,6 +174,13 @@ Tensor::Tensor(const std::vector<Number>& numbers) : Tensor(constant(numbers)) {
 template <detail::Arithmetic Number>
 Tensor::Tensor(const std::vector<Number>& numbers, const Shape& shape)
     : Tensor(constant(numbers, ConstantOptions{.shape = shape})) {}
+template <class Number>
+requires detail::Arithmetic<std::remove_cv_t<Number>> Tensor::Tensor(std::span<Number> numbers,
+                                                                     const Shape& shape)
+    : Tensor(constant(numbers, ConstantOptions{.shape = shape})) {}
+template <detail::Arithmetic Number>
+Tensor::Tensor(const Number* numbers, const Shape& shape)
+    : Tensor(std::span(numbers, static_cast<std::size_t>(shape.num_elements())), shape) {}
 template <detail::Arithmetic Number>
 Tensor::Tensor(const std::vector<std::vector<Number>>& rows) : Tensor(constant(rows)) {}
 
@@ -189,6 +196,11 @@ requires requires(const Numbers& n) {
 } &&(!std::convertible_to<Numbers, Literal>) [[nodiscard]] Tensor
     tensor(const Numbers& values, const ConstantOptions& options = {}) {
   return constant(values, options);
+}
+template <class Numbers>
+requires(!std::convertible_to<Numbers, Literal>) [[nodiscard]] Tensor
+    tensor(const Numbers& values, DType dtype) {
+  return tensor(values, ConstantOptions{.dtype = dtype});
 }
 /// @}
 

@@ -157,6 +157,9 @@ class DistributedDataParallel {
   Tensor operator()(TensorList inputs, const CallOptions& options = {}) const;
   /// @}
 
+  /// As a call, in PyTorch.
+  Tensor forward(const Tensor& input) const { return (*this)(input); }
+
   const Model& module() const;  ///< the wrapped model
   /// The wrapped model, as in save_weights(model, path).
   operator const Model&() const { return module(); }  // NOLINT: as in save_weights(model, path)

@@ -71,8 +71,40 @@ class InPlaceFunctions {
     in_place<T>();
   }
   /// @}
+  /// @{
+  /// Does not compile: `x[0] += y` would change a temporary alone.
+  template <class T>
+  void operator+=(const T&) && {
+    part<T>();
+  }
+  template <class T>
+  void operator-=(const T&) && {
+    part<T>();
+  }
+  template <class T>
+  void operator*=(const T&) && {
+    part<T>();
+  }
+  template <class T>
+  void operator/=(const T&) && {
+    part<T>();
+  }
+  /// @}
 
  protected:
+  template <class T>
+  static void of_temporary() {
+    static_assert(kNever<T>,
+                  "the elements are gone when the temporary tensor ends: keep the tensor in a "
+                  "variable, const Tensor y = f(x), and call this on the variable; or copy the "
+                  "elements by to_vector<T>() or item<T>()");
+  }
+  template <class T>
+  static void part() {
+    static_assert(kNever<T>,
+                  "a part of a tensor cannot be assigned, because operations never change their "
+                  "inputs: make a new tensor with where(), concat(), stack() or pad()");
+  }
   template <class T>
   static void in_place() {
     static_assert(

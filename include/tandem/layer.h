@@ -303,6 +303,15 @@ class Layer {
   const Layer* operator->() const { return this; }    ///< this handle, as of a pointer to a layer
   /// The layer. Throws FailedPreconditionError if undefined.
   LayerBase& base() const;
+  /// The layer as an object of your class, or of the class of a module: null if it is another one.
+  /// As torch::nn::Module::as.
+  template <class L>
+  auto as() const {
+    if constexpr (std::derived_from<L, LayerBase>)
+      return dynamic_cast<L*>(&base());
+    else
+      return dynamic_cast<std::remove_reference_t<decltype(*std::declval<L&>())>*>(&base());
+  }
   const std::shared_ptr<LayerBase>& shared() const { return layer_; }  ///< for Tandem's own code
   const std::string& name() const { return base().name(); }            ///< as LayerBase::name()
   bool built() const { return base().built(); }                        ///< whether variables exist

@@ -463,6 +463,7 @@ class Recall : public Metric {
 struct AUCOptions {
   int num_thresholds = 200;  ///< number of thresholds
   std::string name = "auc";  ///< name
+  bool from_logits = false;  ///< whether predictions are logits, of which sigmoid is taken
 };
 /// Area under the ROC curve, approximated with `num_thresholds` thresholds as in Keras.
 class AUC : public Metric {
@@ -471,7 +472,7 @@ class AUC : public Metric {
   /// With this number and name. Throws InvalidArgumentError for a number below 2.
   explicit AUC(int num_thresholds = 200, std::string name = "auc");
   /// With options.
-  explicit AUC(const AUCOptions& options) : AUC(options.num_thresholds, options.name) {}
+  explicit AUC(const AUCOptions& options);
 };
 
 /// The mean of values, such as the losses of an own loop. As tf.keras.metrics.Mean.

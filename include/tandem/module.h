@@ -195,9 +195,10 @@ class Module : public ModuleBase {
   RemovableHandle register_forward_hook(Hook hook) {
     return add_hook([hook = std::move(hook)](const ModuleBase& base, const Tensor& input,
                                              const Tensor& output) mutable {
-      const auto& module = static_cast<const Module&>(base);
+      // The hook may take the module as one that it can change.
+      auto& module = const_cast<Module&>(static_cast<const Module&>(base));
       if constexpr (std::is_void_v<
-                        std::invoke_result_t<Hook&, const Module&, const Tensor&, const Tensor&>>) {
+                        std::invoke_result_t<Hook&, Module&, const Tensor&, const Tensor&>>) {
         hook(module, input, output);
         return Tensor();
       } else {
@@ -490,6 +491,48 @@ class Sequential : public ModuleHolder<SequentialImpl> {
       : Sequential() {
     ((*this)->push_back(Layer(modules)), ...);
   }
+};
+
+/// The module of ModuleList.
+class ModuleListImpl : public ModuleBase {
+ public:
+  ModuleListImpl() = default;
+  void push_back(const Layer& module);  ///< adds a module or a layer; its name is its number
+  std::size_t size() const { return modules_.size(); }  ///< the number of modules
+  /// A module. Throws OutOfRangeError.
+  const Layer& operator[](std::size_t index) const;
+  /// @{
+  /// The modules in their order.
+  std::vector<Layer>::const_iterator begin() const { return modules_.begin(); }
+  std::vector<Layer>::const_iterator end() const { return modules_.end(); }
+  /// @}
+
+ private:
+  std::vector<Layer> modules_;
+};
+/// Modules in a list, each of which your forward() calls: `for (auto& block : *blocks) x =
+/// block(x)`. The module itself, where forward() has another form than tensors to a tensor:
+/// `block->as<Block>()->forward(x, state)`. As torch.nn.ModuleList.
+class ModuleList : public ModuleHolder<ModuleListImpl> {
+ public:
+  using ModuleHolder::ModuleHolder;
+  ModuleList();  ///< without modules
+  /// These modules.
+  template <std::convertible_to<Layer>... M>
+  requires(sizeof...(M) > 0 &&
+           !(std::derived_from<M, ModuleList> && ...)) explicit ModuleList(const M&... modules)
+      : ModuleList() {
+    ((*this)->push_back(Layer(modules)), ...);
+  }
+  /// @{
+  /// As those of the list, which PyTorch's programs call by a dot.
+  void push_back(const Layer& module) const { (*this)->push_back(module); }
+  void append(const Layer& module) const { (*this)->push_back(module); }
+  std::size_t size() const { return (*this)->size(); }
+  const Layer& operator[](std::size_t index) const { return (**this)[index]; }
+  auto begin() const { return (*this)->begin(); }
+  auto end() const { return (*this)->end(); }
+  /// @}
 };
 
 /// Initial values of parameters, assigned in place. As torch.nn.init. The kaiming functions do not

@@ -113,6 +113,7 @@ inline constexpr DeviceType kCUDA = DeviceType::kGpu;  ///< as DeviceType::kGpu
 [[nodiscard]] inline TensorOptions requires_grad(bool required = true) { return TensorOptions().requires_grad(required); }  ///< as TensorOptions::requires_grad()
 [[nodiscard]] inline Tensor fill(const Shape& shape, double value) { return full(shape, value); }  ///< as full()
 inline void manual_seed(std::uint64_t seed) { random::set_seed(seed); }  ///< as random::set_seed()
+using random::set_seed;  ///< as random::set_seed()
 
 // PyTorch: arrays
 [[nodiscard]] inline Tensor cat(TensorList tensors, std::int64_t axis = 0) { return concat(tensors, axis); }  ///< as concat()
@@ -232,11 +233,20 @@ namespace math {
 using tandem::abs; using tandem::add; using tandem::add_n; using tandem::argmax; using tandem::argmin; using tandem::ceil; using tandem::cos; using tandem::cumsum; using tandem::divide; using tandem::equal; using tandem::erf; using tandem::exp; using tandem::expm1; using tandem::floor; using tandem::greater; using tandem::greater_equal; using tandem::is_finite; using tandem::is_inf; using tandem::is_nan; using tandem::less; using tandem::less_equal; using tandem::log; using tandem::log1p; using tandem::logical_and; using tandem::logical_not; using tandem::logical_or; using tandem::maximum; using tandem::minimum; using tandem::multiply; using tandem::negative; using tandem::not_equal; using tandem::pow; using tandem::reciprocal; using tandem::reduce_all; using tandem::reduce_any; using tandem::reduce_logsumexp; using tandem::reduce_max; using tandem::reduce_mean; using tandem::reduce_min; using tandem::reduce_prod; using tandem::reduce_std; using tandem::reduce_sum; using tandem::reduce_variance; using tandem::round; using tandem::rsqrt; using tandem::sigmoid; using tandem::sign; using tandem::sin; using tandem::sqrt; using tandem::square; using tandem::squared_difference; using tandem::subtract; using tandem::tanh; using tandem::top_k;
 using nn::softplus;
 [[nodiscard]] inline Tensor l2_normalize(const Tensor& x, std::int64_t axis = -1, double epsilon = 1e-12) { return x * rsqrt(maximum(reduce_sum(square(x), axis, true), epsilon)); }  ///< x divided by its norm along an axis
+[[nodiscard]] inline Tensor floormod(const Tensor& a, const Tensor& b) { return floor_mod(a, b); }  ///< as floor_mod()
+[[nodiscard]] inline Tensor floormod(const Tensor& a, double b) { return floor_mod(a, b); }  ///< as floor_mod()
+[[nodiscard]] inline Tensor floordiv(const Tensor& a, const Tensor& b) { return floor_divide(a, b); }  ///< as floor_divide()
+[[nodiscard]] inline Tensor floordiv(const Tensor& a, double b) { return floor_divide(a, b); }  ///< as floor_divide()
+[[nodiscard]] inline Tensor divide_no_nan(const Tensor& a, const Tensor& b) { return where(equal(b, 0.0), zeros_like(a), a / where(equal(b, 0.0), ones_like(b), b)); }  ///< a / b, and 0 where b is 0
 using tandem::bincount; using tandem::segment_mean; using tandem::segment_sum; using tandem::unsorted_segment_mean; using tandem::unsorted_segment_sum;
 template <detail::Integer Classes> [[nodiscard]] Tensor confusion_matrix(const Tensor& labels, const Tensor& predictions, Classes num_classes) { return confusion_matrix(labels, predictions, ConfusionMatrixOptions{.num_classes = static_cast<std::int64_t>(num_classes)}); }  ///< as confusion_matrix()
 }  // namespace math
-namespace linalg { [[nodiscard]] inline Tensor inverse(const Tensor& x) { return inv(x); }  ///< as inv()
-using math::l2_normalize; using tandem::eye; using tandem::global_norm; using tandem::matmul; using tandem::norm; }
+namespace linalg {
+[[nodiscard]] inline Tensor inverse(const Tensor& x) { return inv(x); }  ///< as inv()
+[[nodiscard]] inline Tensor diag_part(const Tensor& x) { return x.diagonal(0, -2, -1); }  ///< as Tensor::diagonal() of the last two axes
+using tandem::trace;
+using math::l2_normalize; using tandem::eye; using tandem::global_norm; using tandem::matmul; using tandem::norm;
+}  // namespace linalg
 namespace nn {
 using tandem::sigmoid; using tandem::tanh;
 [[nodiscard]] inline Tensor silu(const Tensor& x) { return swish(x); }  ///< as swish()
@@ -363,18 +373,9 @@ namespace tandem::initializers {
 inline Initializer Zeros() { return zeros(); }                         ///< as zeros(), in Keras
 inline Initializer Ones() { return ones(); }                           ///< as ones(), in Keras
 inline Initializer Constant(double value) { return constant(value); }  ///< as constant(), in Keras
-/// As random_normal(), in Keras.
-inline Initializer RandomNormal(double mean = 0.0, double stddev = 0.05) {
-  return random_normal(mean, stddev);
-}
-/// As random_uniform(), in Keras.
-inline Initializer RandomUniform(double minval = -0.05, double maxval = 0.05) {
-  return random_uniform(minval, maxval);
-}
-/// As truncated_normal(), in Keras.
-inline Initializer TruncatedNormal(double mean = 0.0, double stddev = 0.05) {
-  return truncated_normal(mean, stddev);
-}
+inline Initializer RandomNormal(double mean = 0.0, double stddev = 0.05) { return random_normal(mean, stddev); }  ///< as random_normal(), in Keras
+inline Initializer RandomUniform(double minval = -0.05, double maxval = 0.05) { return random_uniform(minval, maxval); }  ///< as random_uniform(), in Keras
+inline Initializer TruncatedNormal(double mean = 0.0, double stddev = 0.05) { return truncated_normal(mean, stddev); }  ///< as truncated_normal(), in Keras
 inline Initializer GlorotUniform() { return glorot_uniform(); }  ///< as glorot_uniform(), in Keras
 inline Initializer GlorotNormal() { return glorot_normal(); }    ///< as glorot_normal(), in Keras
 inline Initializer HeUniform() { return he_uniform(); }          ///< as he_uniform(), in Keras
@@ -419,24 +420,16 @@ namespace horovod = hvd;       // as Horovod
 }  // namespace tandem
 
 namespace tandem::comm {
+using parallel::GradBucket;                            ///< as torch.distributed.GradBucket
 using parallel::spawn;                                 ///< as parallel::spawn()
 using tandem::ReduceOp;                                ///< as torch.distributed.ReduceOp
 inline constexpr bool is_available() { return true; }  ///< as torch.distributed.is_available
 inline int rank(const ProcessGroup& group = {}) { return get_rank(group); }  ///< get_rank()
-/// get_world_size().
-inline int size(const ProcessGroup& group = {}) { return get_world_size(group); }
-/// get_world_size().
-inline int world_size(const ProcessGroup& group = {}) { return get_world_size(group); }
-/// ProcessGroup::ranks().
-inline std::vector<int> get_process_group_ranks(const ProcessGroup& group) { return group.ranks(); }
-/// send_async().
-inline Work isend(const Tensor& tensor, int destination, const CollectiveOptions& options = {}) {
-  return send_async(tensor, destination, options);
-}
-/// recv_async().
-inline Work irecv(const Shape& shape, int source, const ReceiveOptions& options = {}) {
-  return recv_async(shape, source, options);
-}
+inline int size(const ProcessGroup& group = {}) { return get_world_size(group); }  ///< get_world_size()
+inline int world_size(const ProcessGroup& group = {}) { return get_world_size(group); }  ///< get_world_size()
+inline std::vector<int> get_process_group_ranks(const ProcessGroup& group) { return group.ranks(); }  ///< ProcessGroup::ranks()
+inline Work isend(const Tensor& tensor, int destination, const CollectiveOptions& options = {}) { return send_async(tensor, destination, options); }  ///< send_async()
+inline Work irecv(const Shape& shape, int source, const ReceiveOptions& options = {}) { return recv_async(shape, source, options); }  ///< recv_async()
 /// reduce_scatter_tensor().
 template <std::same_as<Tensor> T>
 [[nodiscard]] Tensor reduce_scatter(const T& tensor, const ReduceOptions& options = {}) {
@@ -473,6 +466,10 @@ using tandem::parallel::spawn;  ///< as torch.multiprocessing.spawn
 
 namespace tandem::distribute {
 using tandem::ReduceOp;                             ///< as tf.distribute.ReduceOp
+using MirroredStrategyOptions = MirroredOptions;    ///< as MirroredOptions
+using CentralStorageStrategyOptions = CentralStorageOptions;              ///< as CentralStorageOptions
+using MultiWorkerMirroredStrategyOptions = MultiWorkerMirroredOptions;    ///< as MultiWorkerMirroredOptions
+using ParameterServerStrategyOptions = ParameterServerOptions;            ///< as ParameterServerOptions
 using CommunicationImplementation = Communication;  ///< as tf.distribute.experimental's
 /// @{
 /// As InProcessCluster.
@@ -576,6 +573,11 @@ inline bool is_available() { return !config::list_physical_devices("GPU").empty(
 /// The number of GPUs.
 inline int device_count() { return static_cast<int>(config::list_physical_devices("GPU").size()); }
 }  // namespace tandem::cuda
+
+/// As tf.errors.
+namespace tandem::errors {
+using tandem::AbortedError; using tandem::AlreadyExistsError; using tandem::DataLossError; using tandem::DeadlineExceededError; using tandem::FailedPreconditionError; using tandem::InternalError; using tandem::InvalidArgumentError; using tandem::NotFoundError; using tandem::OutOfRangeError; using tandem::ResourceExhaustedError; using tandem::UnavailableError; using tandem::UnimplementedError;
+}  // namespace tandem::errors
 
 /// As tf.train.
 namespace tandem::train {

@@ -469,6 +469,10 @@ struct DecayOptions {
   double decay_rate = 0.0;             ///< factor of one decay
   bool staircase = false;              ///< whether the rate changes once per decay_steps
 };
+/// The last of them alone.
+struct StaircaseOptions {
+  bool staircase = false;  ///< as DecayOptions::staircase
+};
 /// The arguments of PolynomialDecay by name, as Keras's.
 struct PolynomialDecayOptions {
   double initial_learning_rate = 0.0;  ///< the rate at step 0
@@ -498,6 +502,11 @@ class ExponentialDecay : public LearningRate {
                    bool staircase = false)
       : LearningRate(exponential_decay(initial_learning_rate, decay_steps, decay_rate, staircase)) {
   }
+  /// With the last argument by name.
+  template <std::same_as<StaircaseOptions> Options = StaircaseOptions>
+  ExponentialDecay(double initial_learning_rate, std::int64_t decay_steps, double decay_rate,
+                   const Options& options)
+      : ExponentialDecay(initial_learning_rate, decay_steps, decay_rate, options.staircase) {}
 };
 /// piecewise_constant() as a type.
 class PiecewiseConstantDecay : public LearningRate {
@@ -531,6 +540,11 @@ class InverseTimeDecay : public LearningRate {
                    bool staircase = false)
       : LearningRate(
             inverse_time_decay(initial_learning_rate, decay_steps, decay_rate, staircase)) {}
+  /// With the last argument by name.
+  template <std::same_as<StaircaseOptions> Options = StaircaseOptions>
+  InverseTimeDecay(double initial_learning_rate, std::int64_t decay_steps, double decay_rate,
+                   const Options& options)
+      : InverseTimeDecay(initial_learning_rate, decay_steps, decay_rate, options.staircase) {}
 };
 /// cosine_decay() as a type.
 class CosineDecay : public LearningRate {

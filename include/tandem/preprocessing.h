@@ -20,6 +20,7 @@
 
 #include "tandem/data.h"
 #include "tandem/layers.h"
+#include "tandem/math.h"
 #include "tandem/tensor.h"
 
 namespace tandem::layers {
@@ -27,8 +28,8 @@ namespace tandem::layers {
 /// Options of Normalization. As Keras.
 struct NormalizationOptions {
   /// The axes that have a mean and a variance for each of their positions; the batch axis cannot be
-  /// one. Empty: one mean and variance for all, as Keras's None.
-  std::vector<std::int64_t> axis = {-1};
+  /// one. Without a value: one mean and variance for all, as Keras's None.
+  Axes axis = -1;
   /// The mean, if it is known: of each position of the axes in row-major order, or one for all.
   /// adapt() is then an error. Needs `variance`.
   std::vector<double> mean{};

@@ -113,6 +113,10 @@ class Generator {
                                         double stddev = 1.0) const;
   [[nodiscard]] Tensor uniform(const Shape& shape, double low = 0.0, double high = 1.0) const;
   [[nodiscard]] Tensor uniform(const Shape& shape, const UniformOptions& options) const;
+  [[nodiscard]] Tensor uniform(const Shape& shape, double minval, double maxval,
+                               DType dtype) const {
+    return uniform(shape, {.minval = minval, .maxval = maxval, .dtype = dtype});
+  }
   [[nodiscard]] Tensor uniform_int(const Shape& shape, std::int64_t low, std::int64_t high) const;
   [[nodiscard]] Tensor permutation(Dim count) const;
   [[nodiscard]] Tensor shuffle(const Tensor& x) const;

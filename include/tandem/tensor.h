@@ -56,17 +56,21 @@ class Tensor : public detail::InPlaceFunctions {
   /// Does not compile: `x[0] = y` would change a temporary alone.
   template <class T>
   void operator=(const T&) && {
-    static_assert(detail::kNever<T>,
-                  "a part of a tensor cannot be assigned, because operations never change their "
-                  "inputs: make a new tensor with where(), concat(), stack() or pad()");
+    part<T>();
   }
   /// @{
-  /// A vector of numbers, also in another shape, or a matrix of rows of equal lengths. As
-  /// constant() (tandem/creation.h, which must be included).
+  /// A copy of numbers: a vector, in another shape as well, those of a span, those at a pointer,
+  /// as many as the shape has, or rows of equal lengths. As constant() (tandem/creation.h, which
+  /// must be included).
   template <detail::Arithmetic Number>
   explicit Tensor(const std::vector<Number>& numbers);
   template <detail::Arithmetic Number>
   Tensor(const std::vector<Number>& numbers, const Shape& shape);
+  template <class Number>
+  requires detail::Arithmetic<std::remove_cv_t<Number>> Tensor(std::span<Number> numbers,
+                                                               const Shape& shape);
+  template <detail::Arithmetic Number>
+  Tensor(const Number* numbers, const Shape& shape);
   template <detail::Arithmetic Number>
   explicit Tensor(const std::vector<std::vector<Number>>& rows);
   /// @}
@@ -105,8 +109,9 @@ class Tensor : public detail::InPlaceFunctions {
   /// C++ type. Waits for the device.
   template <class T>
   std::vector<T> to_vector() const;
-  /// The only element. Throws InvalidArgumentError if there is another number of elements or T is
-  /// not the dtype's C++ type. Waits for the device.
+  /// The only element as a T, as torch::Tensor::item; a bool is whether it is not zero. Throws
+  /// ShapeError if there is another number of elements, and InvalidArgumentError for a fraction as
+  /// an integer and a value beyond T's range. Waits for the device.
   template <class T>
   T item() const;
   /// The only element as a double, for every dtype; an int64 beyond 2^53 is rounded. As
@@ -197,11 +202,13 @@ class Tensor : public detail::InPlaceFunctions {
   /// The elements of axis 0 for which the bool vector `mask` is true; for a mask of this tensor's
   /// shape all such elements, as a vector. As boolean_mask().
   [[nodiscard]] Tensor index(const Tensor& mask) const { return masked_select(mask); }
+  /// @{
   /// The element at this position of each axis. Throws as at() and item<T>().
   template <class T>
-  T at(std::initializer_list<AxisIndex> position) const {
-    return at(position).template item<T>();
-  }
+  T at(std::initializer_list<AxisIndex> position) const;
+  template <class T, detail::Integer First, detail::Integer... Rest>
+  T at(First first, Rest... rest) const;
+  /// @}
   class RowIterator;
   /// @{
   /// Iterates over the slices of the first axis, which share storage: `for (Tensor row : matrix)`.
@@ -210,8 +217,8 @@ class Tensor : public detail::InPlaceFunctions {
   RowIterator end() const;
   /// @}
   /// @{
-  /// This tensor on another device or as another dtype; itself if nothing changes. As
-  /// torch.Tensor.to.
+  /// This tensor on another device or as another dtype; itself if nothing changes. `non_blocking`
+  /// has no effect. As torch.Tensor.to.
   [[nodiscard]] Tensor to(std::string_view device) const;
   [[nodiscard]] Tensor to(DType dtype) const;
   template <std::same_as<DeviceType> Type>
@@ -220,6 +227,10 @@ class Tensor : public detail::InPlaceFunctions {
   }
   [[nodiscard]] Tensor to(std::string_view device, DType dtype) const {
     return to(device).to(dtype);
+  }
+  template <std::same_as<bool> Bool>
+  [[nodiscard]] Tensor to(std::string_view device, [[maybe_unused]] Bool non_blocking) const {
+    return to(device);
   }
   [[nodiscard]] Tensor cuda() const { return to("/gpu:0"); }
   [[nodiscard]] Tensor cpu() const { return to("/cpu:0"); }
@@ -556,14 +567,7 @@ class Tensor : public detail::InPlaceFunctions {
   /// a traced function the hook runs while the function is traced. Throws InvalidArgumentError for
   /// a tensor without gradient. As torch.Tensor.register_hook.
   template <class Hook>
-  RemovableHandle register_hook(Hook hook) const {
-    return add_hook([hook = std::move(hook)](const Tensor& gradient) mutable -> Tensor {
-      constexpr bool kReplaces = !std::is_void_v<std::invoke_result_t<Hook&, const Tensor&>>;
-      if constexpr (kReplaces) return Tensor(hook(gradient));
-      hook(gradient);
-      return {};
-    });
-  }
+  RemovableHandle register_hook(Hook hook) const;
   /// The same elements, without a gradient. As torch.Tensor.detach.
   [[nodiscard]] Tensor detach() const;
 
@@ -581,13 +585,6 @@ class Tensor : public detail::InPlaceFunctions {
   Tensor var_along(std::int64_t axis, bool unbiased, bool keepdims) const;
   ValuesAndIndices max_along(std::int64_t axis, bool keepdims) const;
   ValuesAndIndices min_along(std::int64_t axis, bool keepdims) const;
-  template <class T>
-  static void of_temporary() {
-    static_assert(detail::kNever<T>,
-                  "the elements are gone when the temporary tensor ends: keep the tensor in a "
-                  "variable, const Tensor y = f(x), and call this on the variable; or copy the "
-                  "elements by to_vector<T>() or item<T>()");
-  }
 
   RefPtr<RefCounted> impl_;
 };

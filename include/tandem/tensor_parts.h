@@ -39,6 +39,25 @@ class ValuesAndIndices : public Tensor, public std::tuple<Tensor, Tensor> {
   Tensor indices;  ///< positions along the axis
 };
 
+template <class T>
+T Tensor::at(std::initializer_list<AxisIndex> position) const {
+  return at(position).template item<T>();
+}
+template <class T, detail::Integer First, detail::Integer... Rest>
+T Tensor::at(First first, Rest... rest) const {
+  return at<T>({AxisIndex(first), AxisIndex(rest)...});
+}
+
+template <class Hook>
+RemovableHandle Tensor::register_hook(Hook hook) const {
+  return add_hook([hook = std::move(hook)](const Tensor& gradient) mutable -> Tensor {
+    constexpr bool kReplaces = !std::is_void_v<std::invoke_result_t<Hook&, const Tensor&>>;
+    if constexpr (kReplaces) return Tensor(hook(gradient));
+    hook(gradient);
+    return {};
+  });
+}
+
 }  // namespace tandem
 
 /// @cond

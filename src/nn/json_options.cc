@@ -33,6 +33,14 @@ void from_json(const Json& json, const std::string& path, Shape& value) {
   from_json(json, path, sizes);
   value = Shape(sizes);
 }
+void from_json(const Json& json, const std::string& path, Dims& value) {
+  std::vector<std::int64_t> axes;
+  if (json.is_array())
+    from_json(json, path, axes);
+  else
+    axes.push_back(json.integer());
+  value = Dims(axes);
+}
 void from_json(const Json& json, const std::string&, DTypePolicy& value) {
   value = DTypePolicy(json.text());
 }

@@ -37,6 +37,7 @@ void from_json(const Json& json, const std::string& path, double& value);
 void from_json(const Json& json, const std::string& path, std::string& value);
 void from_json(const Json& json, const std::string& path, layers::ActivationName& value);
 void from_json(const Json& json, const std::string& path, Shape& value);
+void from_json(const Json& json, const std::string& path, Dims& value);
 void from_json(const Json& json, const std::string& path, DTypePolicy& value);
 void from_json(const Json& json, const std::string& path, nn::Pair& value);
 void from_json(const Json& json, const std::string& path, nn::WindowPadding& value);

@@ -136,7 +136,8 @@ class PositivesMetric : public MetricBase {
 // (i / (n - 1), (i + 1) / (n - 1)], which exceed the thresholds 0 .. i of n.
 class AucMetric : public MetricBase {
  public:
-  explicit AucMetric(int num_thresholds) : thresholds_(num_thresholds) {
+  AucMetric(int num_thresholds, bool from_logits)
+      : thresholds_(num_thresholds), from_logits_(from_logits) {
     if (num_thresholds < 2)
       fail<InvalidArgumentError>("[auc] expected two or more thresholds, got {}", num_thresholds);
   }
@@ -152,7 +153,8 @@ class AucMetric : public MetricBase {
       negative = weighted("auc", negative, sample_weight);
     }
     const double steps = thresholds_ - 1;
-    const Tensor bin = clip_by_value(ceil(y_pred * steps) - 1.0, 0.0, steps - 1.0);
+    const Tensor probabilities = from_logits_ ? sigmoid(y_pred) : y_pred;
+    const Tensor bin = clip_by_value(ceil(probabilities * steps) - 1.0, 0.0, steps - 1.0);
     const Tensor members =
         one_hot(cast(reshape(bin, {-1}), int32), thresholds_ - 1, {.dtype = float64});
     const auto histogram = [&](const Tensor& weights) {
@@ -180,6 +182,7 @@ class AucMetric : public MetricBase {
 
  private:
   int thresholds_;
+  bool from_logits_;
 };
 
 // The root of the mean of squared errors.
@@ -255,7 +258,10 @@ Recall::Recall(double threshold, std::string name)
                                                                 PositivesMetric::Among::kActual)) {}
 
 AUC::AUC(int num_thresholds, std::string name)
-    : Metric(std::move(name), std::make_shared<AucMetric>(num_thresholds)) {}
+    : AUC({.num_thresholds = num_thresholds, .name = std::move(name)}) {}
+AUC::AUC(const AUCOptions& options)
+    : Metric(options.name,
+             std::make_shared<AucMetric>(options.num_thresholds, options.from_logits)) {}
 
 Mean::Mean(MetricName name)
     : Metric(std::move(name).take(),

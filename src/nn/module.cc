@@ -319,6 +319,14 @@ Tensor SequentialImpl::forward(const Tensor& input) const {
   return value;
 }
 
+void ModuleListImpl::push_back(const Layer& module) {
+  modules_.push_back(register_module(std::to_string(size()), module));
+}
+
+const Layer& ModuleListImpl::operator[](std::size_t index) const {
+  return modules_[detail::checked_index("ModuleList", index, size())];
+}
+
 namespace {
 
 // fan_in + fan_out of a matrix, which does not depend on which axis is which.
@@ -363,5 +371,6 @@ LayerNorm::LayerNorm(std::int64_t features, double eps)
     : LayerNorm(std::make_shared<LayerNormImpl>(features, eps)) {}
 
 Sequential::Sequential() : ModuleHolder(std::make_shared<SequentialImpl>()) {}
+ModuleList::ModuleList() : ModuleHolder(std::make_shared<ModuleListImpl>()) {}
 
 }  // namespace tandem::nn

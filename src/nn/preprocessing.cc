@@ -65,7 +65,7 @@ class NormalizationLayer final : public UnaryLayer {
  public:
   explicit NormalizationLayer(const NormalizationOptions& options)
       : UnaryLayer("normalization", options),
-        axes_(options.axis),
+        axes_(options.axis.value_or(Dims())),
         invert_(options.invert),
         given_(!options.mean.empty()) {
     if (options.mean.empty() != options.variance.empty() ||
@@ -210,7 +210,7 @@ class NormalizationLayer final : public UnaryLayer {
     return constant(values, {.dtype = variable.dtype(), .shape = variable.shape()});
   }
 
-  std::vector<std::int64_t> axes_;
+  Dims axes_;
   bool invert_, given_;
   std::vector<double> mean_, variance_;  // given, or those of adapt()
   Shape sizes_;                          // of the moments, once built

@@ -1,6 +1,11 @@
 // The methods of Tensor that call free functions.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+#include <utility>
+#include <variant>
 
 #include "core/dim.h"
 #include "core/status.h"
@@ -11,6 +16,8 @@
 #include "tandem/creation.h"
 #include "tandem/math.h"
 #include "tandem/nn.h"
+#include "tensor/element_types.h"
+#include "tensor/tensor_impl.h"
 
 namespace tandem {
 namespace {
@@ -54,12 +61,71 @@ Tensor norm_of(const Tensor& x, double p, const ReduceOptions& options) {
   return pow(reduce_sum(pow(abs(x), p), options), 1.0 / p);
 }
 
+// A number of any dtype, without a loss.
+using WideNumber = std::variant<double, std::int64_t, std::uint64_t>;
+
+WideNumber number_in(const Tensor& tensor) {
+  if (tensor.shape().num_elements() != 1)
+    fail<ShapeError>("[item] expected a tensor of one element, got shape {}",
+                     tensor.shape().to_string());
+  return switch_any_dtype(tensor.dtype(), [&]<class T>(TypeTag<T>) -> WideNumber {
+    T value{};
+    to_host(tensor, &value);
+    if constexpr (std::is_same_v<T, std::uint64_t>)
+      return value;
+    else if constexpr (std::is_integral_v<T>)
+      return static_cast<std::int64_t>(value);
+    else
+      return static_cast<double>(value);
+  });
+}
+
+// Whether the number has a value in T: an integer within its range, or a number below its infinity.
+template <class T, class From>
+bool fits(From number) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return true;
+  } else if constexpr (std::is_integral_v<T> && std::is_integral_v<From>) {
+    return std::in_range<T>(number);
+  } else if constexpr (std::is_integral_v<T>) {
+    // 2 to the number of its digits is a double, the largest integer may not be.
+    const double end = std::ldexp(1.0, std::numeric_limits<T>::digits);
+    return number == std::trunc(number) && number < end &&
+           number >= (std::is_signed_v<T> ? -end : 0.0);
+  } else {
+    const auto value = static_cast<double>(number);
+    return std::isfinite(static_cast<double>(static_cast<T>(value))) || !std::isfinite(value);
+  }
+}
+
 }  // namespace
 
 double Tensor::item() const {
-  return switch_any_dtype(dtype(),
-                          [&]<class T>(TypeTag<T>) { return static_cast<double>(item<T>()); });
+  return std::visit([](auto number) { return static_cast<double>(number); }, number_in(*this));
 }
+
+template <class T>
+T Tensor::item() const {
+  return std::visit(
+      [&]<class From>(From number) {
+        if (!fits<T>(number))
+          fail<InvalidArgumentError>(
+              "[item] the {} {} is no {}; read it as another type, or cast "
+              "it first",
+              name_of(dtype()), number, name_of(dtype_of<T>));
+        if constexpr (std::is_same_v<T, bool>)
+          return number != From{0};
+        else if constexpr (std::is_integral_v<T>)
+          return static_cast<T>(number);
+        else
+          return static_cast<T>(static_cast<double>(number));
+      },
+      number_in(*this));
+}
+
+#define TANDEM_INSTANTIATE(T) template T Tensor::item<T>() const;
+TANDEM_EACH_ELEMENT_TYPE(TANDEM_INSTANTIATE)
+#undef TANDEM_INSTANTIATE
 
 Tensor Tensor::sum(const Dims& axes, bool keepdims) const {
   return reduce_sum(*this, over(axes, keepdims));

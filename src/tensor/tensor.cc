@@ -6,6 +6,7 @@
 #include "device/copy.h"
 #include "device/device_manager.h"
 #include "device/memory_report.h"
+#include "tensor/element_types.h"
 #include "tensor/symbolic_advice.h"
 #include "tensor/tensor_impl.h"
 
@@ -153,16 +154,6 @@ std::vector<Element> Tensor::to_vector() const {
 }
 
 template <class Element>
-Element Tensor::item() const {
-  require_dtype<Element>(*this, "item");
-  if (shape().num_elements() != 1)
-    fail<ShapeError>("[item] expected a tensor of one element, got shape {}", shape().to_string());
-  Element value{};
-  to_host(*this, &value);
-  return value;
-}
-
-template <class Element>
 const Element* Tensor::data() const& {
   require_dtype<Element>(*this, "data");
   const TensorImpl& impl = impl_of(*this);
@@ -202,24 +193,9 @@ Tensor::RowIterator Tensor::end() const {
 
 #define TANDEM_INSTANTIATE(T)                           \
   template std::vector<T> Tensor::to_vector<T>() const; \
-  template T Tensor::item<T>() const;                   \
   template const T* Tensor::data<T>() const&;           \
   template T* Tensor::data_ptr<T>()&;
-TANDEM_INSTANTIATE(float)
-TANDEM_INSTANTIATE(double)
-TANDEM_INSTANTIATE(Half)
-TANDEM_INSTANTIATE(BFloat16)
-TANDEM_INSTANTIATE(std::int32_t)
-TANDEM_INSTANTIATE(std::int64_t)
-TANDEM_INSTANTIATE(std::uint8_t)
-TANDEM_INSTANTIATE(bool)
-TANDEM_INSTANTIATE(std::int8_t)
-TANDEM_INSTANTIATE(std::int16_t)
-TANDEM_INSTANTIATE(std::uint16_t)
-TANDEM_INSTANTIATE(std::uint32_t)
-TANDEM_INSTANTIATE(std::uint64_t)
-TANDEM_INSTANTIATE(Float8E4M3FN)
-TANDEM_INSTANTIATE(Float8E5M2)
+TANDEM_EACH_ELEMENT_TYPE(TANDEM_INSTANTIATE)
 #undef TANDEM_INSTANTIATE
 
 }  // namespace tandem

@@ -173,6 +173,9 @@ TEST(Metrics, AucIsTheAreaUnderTheCurve) {
           << thresholds;
   EXPECT_EQ(updated(metrics::AUC(), {constant({0, 1}), constant({0.1, 0.9}), {}}), 1.0);
   EXPECT_EQ(updated(metrics::AUC(), {constant({1, 0}), constant({0.0, 1.0}), {}}), 0.0);
+  EXPECT_EQ(
+      updated(metrics::AUC({.from_logits = true}), {constant({0, 1}), constant({-3.0, -2.0}), {}}),
+      1.0);
   EXPECT_EQ(updated(metrics::AUC(), {constant({1, 1}), constant({0.1, 0.9}), {}}),
             0.0);  // no negatives: undefined
 }

@@ -354,6 +354,43 @@ TEST(NnSequential, CallsItsModules) {
   EXPECT_LE(values_of(net(ones({1, 3}) * 100.0))[0], 1.0);
 }
 
+TEST(NnModuleList, HasTheModulesInTheirOrder) {
+  struct Block : nn::ModuleBase {
+    Block() { fc = register_module("fc", nn::Linear(3, 3)); }
+    Tensor forward(const Tensor& x, double scale) { return fc(x) * scale; }
+    nn::Linear fc{nullptr};
+  };
+  struct Net : nn::Module {
+    Net() {
+      for (int i = 0; i < 2; ++i) layers->push_back(nn::Linear(3, 3));
+      register_module("layers", layers);
+      for (int i = 0; i < 2; ++i) blocks.push_back(std::make_shared<Block>());
+      register_module("blocks", blocks);
+    }
+    Tensor forward(Tensor x) override {
+      for (const auto& layer : *layers) x = layer(x);
+      for (const auto& block : blocks) x = block->as<Block>()->forward(x, 2.0);
+      return x;
+    }
+    nn::ModuleList layers, blocks;
+  };
+  Net net;
+  EXPECT_EQ(net.parameters().size(), 8u);
+  EXPECT_EQ(net.named_parameters()[4].key(), "blocks.0.fc.weight");
+  const Tensor x = ones({2, 3});
+  const auto fc = [](const Layer& layer, const Tensor& value) {
+    return layer->as<nn::Linear>()->forward(value);
+  };
+  const Tensor inner = fc(net.layers[1], fc(net.layers[0], x));
+  const Tensor once = net.blocks[0].as<Block>()->fc(inner) * 2.0;
+  EXPECT_EQ(net(x).to_vector<float>(),
+            (net.blocks[1].as<Block>()->fc(once) * 2.0).to_vector<float>());
+  EXPECT_EQ(net.layers[0].as<Block>(), nullptr);
+  EXPECT_EQ(nn::ModuleList(nn::Linear(1, 2), nn::ReLU()).size(), 2u);
+  expect_error<OutOfRangeError>([&] { net.blocks[2]; },
+                                "[ModuleList] expected an index below 2, got 2");
+}
+
 TEST(NnSequential, HasTheFunctionsOfItsModule) {
   const nn::Sequential net(nn::Linear(3, 4), nn::Linear(4, 1)),
       other(nn::Linear(3, 4), nn::Linear(4, 1));

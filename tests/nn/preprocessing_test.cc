@@ -54,6 +54,15 @@ TEST(Normalization, AdaptsToBatchesAsToAllExamples) {
   expect_tensor(whole(x * 2.0 + 5.0), float32, {11, 3, 2}, values_of(batches(x)), 1e-5);
 }
 
+TEST(Normalization, TakesOneAxisAsANumber) {
+  const Normalization layer({.axis = 1}), of_list({.axis = {1}});
+  const Tensor x = constant({{1.0, 3.0}, {5.0, 9.0}});
+  layer.adapt(x);
+  of_list.adapt(x);
+  expect_tensor(layer(x), float32, {2, 2}, {-1, -1, 1, 1}, 1e-6);
+  expect_tensor(of_list(x), float32, {2, 2}, {-1, -1, 1, 1}, 1e-6);
+}
+
 TEST(Normalization, HasOneMeanForAllWithoutAxes) {
   const Normalization layer({.axis = {}});
   layer.adapt(constant({{1.0, 3.0}, {5.0, 7.0}}));

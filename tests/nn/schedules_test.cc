@@ -70,6 +70,10 @@ TEST(Schedules, CosineDecayEqualsItsFormula) {
 TEST(Schedules, AreTypesWithKerassNames) {
   using namespace schedules;
   for (std::int64_t step : {0, 3, 7, 20}) {
+    EXPECT_EQ(ExponentialDecay(0.5, 4, 0.9, {.staircase = true}).at(step),
+              ExponentialDecay(0.5, 4, 0.9, true).at(step));
+    EXPECT_EQ(InverseTimeDecay(0.5, 4, 0.9, {.staircase = true}).at(step),
+              InverseTimeDecay(0.5, 4, 0.9, true).at(step));
     EXPECT_EQ(ExponentialDecay(0.5, 4, 0.9, true).at(step),
               exponential_decay(0.5, 4, 0.9, true).at(step));
     EXPECT_EQ(PiecewiseConstantDecay({3, 8}, {1.0, 0.5, 0.1}).at(step),

@@ -144,13 +144,6 @@ TEST(TensorMethods, EqualTheFreeFunctions) {
   expect_tensor(x.abs().log().exp(), float64, {2, 2}, {1, 4, 9, 16}, 1e-12);
 }
 
-TEST(TensorMethods, ItemConvertsAnyDtype) {
-  for (const DType dtype : {float32, float64, float16, bfloat16, int32, int64, uint8})
-    EXPECT_EQ(constant(3.0, {.dtype = dtype}).item(), 3.0) << name_of(dtype);
-  EXPECT_EQ(constant(true).item(), 1.0);
-  expect_error<InvalidArgumentError>([] { ones({2}).item(); }, "one element, got shape (2,)");
-}
-
 TEST(TensorIndexing, TakesPositionsAndSlices) {
   const Tensor x = counting({3, 4});
   expect_tensor(x(1), float64, {4}, {4, 5, 6, 7});

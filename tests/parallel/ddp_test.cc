@@ -36,7 +36,7 @@ Weights train_alone() {
   auto optimizer = momentum(model);
   for (int epoch = 0; epoch < kEpochs; ++epoch)
     for (std::int64_t begin = 0; begin < kExamples; begin += kBatch)
-      step([&](const Tensor& x) { return model(x); }, optimizer,
+      step([&](const Tensor& x) { return model.forward(x); }, optimizer,
            data.rows(begin, std::min(begin + kBatch, kExamples)));
   return weights_of(model);
 }

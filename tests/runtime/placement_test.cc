@@ -236,7 +236,7 @@ TEST(Tensor, UndefinedTensorsAreReported) {
 TEST(Tensor, ReadingAsAnotherTypeIsAnError) {
   const Tensor a = constant({1.0, 2.0});
   EXPECT_THROW(a.to_vector<double>(), InvalidArgumentError);
-  EXPECT_THROW(a.item<float>(), InvalidArgumentError);
+  EXPECT_THROW(a.data<double>(), InvalidArgumentError);
 }
 
 TEST(Placement, SetDeviceStaysOpen) {

@@ -304,5 +304,42 @@ TEST(CudaAmp, IsThatOfTheOnlyAmp) {
   EXPECT_FALSE(amp::is_autocast_enabled());
 }
 
+TEST(NamesOfTensorFlow, AreTheSameFunctions) {
+  const Tensor a = constant({7.0, -7.0, 3.0}), b = constant({2.0, 2.0, 0.0});
+  expect_tensor(math::divide_no_nan(a, b), float32, {3}, {3.5, -3.5, 0});
+  const Variable denominator(b);
+  GradientTape tape;
+  expect_tensor(tape.gradient(reduce_sum(math::divide_no_nan(a, denominator)), denominator),
+                float32, {3}, {-1.75, 1.75, 0});
+  expect_tensor(math::floormod(constant({7, -7}), constant({4, 4})), int32, {2}, {3, 1});
+  expect_tensor(math::floormod(constant({7, -7}), 4), int32, {2}, {3, 1});
+  expect_tensor(math::floordiv(constant({7, -7}), 4), int32, {2}, {1, -2});
+  const Tensor matrix = constant({{1.0, 2.0}, {3.0, 4.0}});
+  expect_tensor(linalg::diag_part(matrix), float32, {2}, {1, 4});
+  expect_tensor(linalg::diag_part(stack({matrix, matrix * 2.0})), float32, {2, 2}, {1, 4, 2, 8});
+  EXPECT_EQ(linalg::trace(matrix).item(), 5.0);
+  EXPECT_THROW(throw NotFoundError("x"), errors::NotFoundError);
+  set_seed(3);
+  const Tensor sample = random::uniform({4});
+  random::set_seed(3);
+  EXPECT_EQ(values_of(random::uniform({4})), values_of(sample));
+  const random::Generator generator(1);
+  const Tensor rows = generator.uniform({100}, 0, 5, int64);
+  EXPECT_EQ(rows.dtype(), int64);
+  EXPECT_EQ(rows.max().item<int>(), 4);
+}
+
+TEST(NamesOfPyTorch, TakeTheirOtherArguments) {
+  EXPECT_EQ(tensor(std::vector<std::int64_t>{1, 2}, float32).dtype(), float32);
+  EXPECT_EQ(tensor({1, 2}, float32).dtype(), float32);
+  const Tensor x = ones({2});
+  EXPECT_EQ(x.to("/cpu:0", true).device(), x.cpu().device());
+  nn::Linear fc(2, 1);
+  int calls = 0;
+  fc.register_forward_hook([&](nn::Module&, const Tensor&, const Tensor&) { ++calls; });
+  fc(ones({1, 2}));
+  EXPECT_EQ(calls, 1);
+}
+
 }  // namespace
 }  // namespace tandem::first_names_test

@@ -152,6 +152,8 @@ TEST(ModelJson, HasAllLayersOfOneInput) {
       {{2, 5}, R"({"type": "rescaling", "scale": 0.5, "offset": 1})", {2, 5}},
       {{2, 6, 6, 2}, R"({"type": "zero_padding2d", "padding": [1, 2]})", {2, 8, 10, 2}},
       {{2, 5}, R"({"type": "normalization", "mean": [1], "variance": [4]})", {2, 5}},
+      {{2, 5}, R"({"type": "normalization", "axis": 1})", {2, 5}},
+      {{2, 5, 3}, R"({"type": "normalization", "axis": [1, -1]})", {2, 5, 3}},
       {{2, 5}, R"({"type": "discretization", "bin_boundaries": [0, 1]})", {2, 5}},
       {{2, 5}, R"({"type": "category_encoding", "num_tokens": 3})", {2, 3}},
       {{2, 5},
