@@ -35,7 +35,9 @@ struct RecurrentResult {
 /// output before it, which is zeros before the first step that counts.
 ///
 /// The steps are run one after another, in a trace too: its length grows with their number, which
-/// must be known and at least 1. Pad sequences to a few lengths, and mask the padding. Throws
+/// must be known and at least 1. Pad sequences to a few lengths, and mask the padding. On CPUs all
+/// steps of an LSTM without a mask or recurrent_dropout and with the default activations are one
+/// operation. Their number may be unknown in a trace, which has no second derivatives then. Throws
 /// InvalidArgumentError for other shapes and numbers of inputs.
 ///
 /// In training, `dropout` and `recurrent_dropout` zero features of the inputs and of the state with

@@ -88,8 +88,8 @@ using RNNOptions = RecurrentOptions;   ///< of RNN
 /// Sequences are [steps, batch, features], with batch_first [batch, steps, features], or [steps,
 /// features]. Results have hidden_size features, twice as many with two directions. States are
 /// [num_layers * directions, batch, hidden_size], without a batch [num_layers * directions,
-/// hidden_size]. The number of steps must be known in a trace, which has the operations of each.
-/// Throws InvalidArgumentError for other shapes.
+/// hidden_size]. The number of steps must be known in a trace, which has the operations of each,
+/// except that of an LSTM on a CPU. Throws InvalidArgumentError for other shapes.
 class RecurrentImpl : public Module {
  public:
   std::string kind() const override { return kind_; }

@@ -7,6 +7,7 @@
 #include "core/dim.h"
 #include "core/scoped.h"
 #include "ops/math/of_size.h"
+#include "ops/nn/lstm.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -41,8 +42,6 @@ RecurrentBase::Call RecurrentBase::parts_of(std::span<const Tensor> inputs, bool
   call.state.assign(inputs.begin() + 1, inputs.begin() + static_cast<std::ptrdiff_t>(rest));
   if (masked) call.mask = inputs.back();
   const Shape& x = call.sequence.shape();
-  if (x.word(1) < 0)
-    reject("a known number of steps, since a trace has the operations of each step", x);
   if (x.word(1) == 0) reject("at least one step", x);
   if (masked && !may_agree(call.mask.shape(), Shape({x.word(0), x.word(1)})))
     reject(fmt::format("a mask (batch, steps) of a sequence of shape {}", x.to_string()),
@@ -193,10 +192,15 @@ class DirectedLayer : public RecurrentBase {
 
   RecurrentResult run(const Call& call) final {
     const auto [bias, recurrent_bias] = biases();
-    const Tensor products = products_of(call, bias);
-    const std::vector<Tensor> steps = unstack(products, 1);
-    States state = first_state(call, steps.front());
+    Tensor products = products_of(call, bias);
+    States state = first_state(call, products);
     const double rate = call.training ? options_.recurrent_dropout : 0.0;
+    if (has_operation(products) && rate == 0.0 && !call.mask.defined())
+      return run_operation(std::move(products), state);
+    if (call.sequence.size_word(1) < 0)
+      reject("a known number of steps, since a trace has the operations of each step",
+             call.sequence.shape());
+    const std::vector<Tensor> steps = unstack(products, 1);
     const Step step = make_step(recurrent_kernel_, recurrent_bias,
                                 dropout_masks(state.front(), rate, rate > 0.0 ? gates_ : 0));
     std::vector<Tensor> masks, outputs;
@@ -216,6 +220,9 @@ class DirectedLayer : public RecurrentBase {
     return {options_.return_sequences ? stack(outputs, 1) : output, std::move(state)};
   }
 
+  // Whether run_operation() computes all steps.
+  virtual bool has_operation(const Tensor&) const { return false; }
+  virtual RecurrentResult run_operation(Tensor, const States&) const { return {}; }
   std::int64_t units_, gates_;
   Options options_;
   nn::Activation activation_;
@@ -233,8 +240,10 @@ class DirectedLayer : public RecurrentBase {
     return GateProduct(kernel_, bias, std::move(masks))(x);
   }
 
-  // The given state, or zeros. `step`: the products of a step.
-  States first_state(const Call& call, const Tensor& step) const {
+  // The given state, or zeros.
+  States first_state(const Call& call, const Tensor& products) const {
+    const Tensor step =
+        reshape(slice(products, {0, 0, 0}, {-1, 1, units_}), {products.size_word(0), units_});
     States states;
     for (const Tensor& given : call.state) {
       const Shape expected({step.size_word(0), units_});
@@ -245,7 +254,7 @@ class DirectedLayer : public RecurrentBase {
       const Tensor state = of_shape(label(), "a first state of shape", given, expected);
       states.push_back(state.dtype() == step.dtype() ? state : cast(state, step.dtype()));
     }
-    if (states.empty()) states.assign(num_states(), zeros_like(slice(step, {0, 0}, {-1, units_})));
+    if (states.empty()) states.assign(num_states(), zeros_like(step));
     return states;
   }
 
@@ -278,6 +287,20 @@ class LSTMLayer final : public DirectedLayer<LSTMOptions> {
                              given({2 * units}, dtype)},
                             0);
             }};
+  }
+
+  bool has_operation(const Tensor& products) const override {
+    return activation_ == nn::Activation::kTanh && gate_ == nn::Activation::kSigmoid &&
+           has_lstm_steps(products.dtype(), products.size_word(1));
+  }
+  RecurrentResult run_operation(Tensor products, const States& state) const override {
+    const bool backwards = options_.go_backwards;
+    const auto [hidden, last_hidden, last_cell] = lstm_steps(
+        std::move(products), state[0], state[1], recurrent_kernel_, {.go_backwards = backwards});
+    const Tensor output = !options_.return_sequences ? last_hidden
+                          : backwards                ? reverse(hidden, {1})
+                                                     : hidden;
+    return {output, {last_hidden, last_cell}};
   }
 
   Step make_step(const Tensor& kernel, const Tensor& bias,

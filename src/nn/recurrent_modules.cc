@@ -6,6 +6,7 @@
 #include "core/dim.h"
 #include "core/status.h"
 #include "ops/math/of_size.h"
+#include "ops/nn/lstm.h"
 #include "tandem/array.h"
 #include "tandem/creation.h"
 #include "tandem/math.h"
@@ -58,7 +59,8 @@ void RecurrentImpl::check(const Tensor& input, const std::vector<Tensor>& state)
     fail<InvalidArgumentError>("[{}] expected an input whose last axis has {} elements, got {}",
                                kind_, options_.input_size(), input.shape().to_string());
   const int time = rank == 3 && options_.arguments().batch_first ? 1 : 0;
-  if (input.size_word(time) <= 0)
+  const std::int64_t steps = input.size_word(time);
+  if (steps == 0 || (steps < 0 && !(gates_ == 4 && has_lstm_steps(input.dtype(), steps))))
     fail<InvalidArgumentError>(
         "[{}] expected a known number of steps, at least 1 (a trace has the operations of each), "
         "got {}",
@@ -100,10 +102,17 @@ std::pair<Tensor, RecurrentImpl::States> RecurrentImpl::run_direction(const Tens
   if (weights.input_bias.defined())
     bias = gates_ == 3 ? weights.input_bias.value()
                        : weights.input_bias.value() + weights.state_bias.value();
-  const std::vector<Tensor> steps = unstack(dense(x, transpose(weights.input.value()), bias), 0);
+  Tensor products = dense(x, transpose(weights.input.value()), bias);
   if (state.empty())
     state.assign(static_cast<std::size_t>(states_),
-                 zeros_like(slice(steps[0], {0, 0}, {-1, options_.hidden_size()})));
+                 zeros_like(slice(products[0], {0, 0}, {-1, options_.hidden_size()})));
+  if (gates_ == 4 && has_lstm_steps(products.dtype(), products.size_word(0))) {
+    auto [hidden, last_hidden, last_cell] =
+        lstm_steps(std::move(products), state[0], state[1], transpose(weights.state.value()),
+                   {.go_backwards = backwards, .time_major = true});
+    return {std::move(hidden), {std::move(last_hidden), std::move(last_cell)}};
+  }
+  const std::vector<Tensor> steps = unstack(products, 0);
   std::vector<Tensor> outputs(steps.size());
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const std::size_t t = backwards ? steps.size() - 1 - i : i;

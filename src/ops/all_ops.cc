@@ -11,10 +11,10 @@ std::span<const OpDef* const> list_ops() {
   static const auto& ops = *new const std::vector<const OpDef*>([] {
     std::vector<const OpDef*> all;
     for (OpList (*family)() :
-         {creation_ops,   random_ops, binary_ops,     unary_ops,   compare_ops, cast_ops,
-          reduce_ops,     matmul_ops, shape_ops,      join_ops,    index_ops,   dense_ops,
-          activation_ops, conv_ops,   pool_ops,       norm_ops,    softmax_ops, dropout_ops,
-          attention_ops,  update_ops, all_finite_ops, scatter_ops, linalg_ops}) {
+         {creation_ops,   random_ops, binary_ops, unary_ops,      compare_ops, cast_ops,
+          reduce_ops,     matmul_ops, shape_ops,  join_ops,       index_ops,   dense_ops,
+          activation_ops, conv_ops,   pool_ops,   norm_ops,       softmax_ops, dropout_ops,
+          attention_ops,  lstm_ops,   update_ops, all_finite_ops, scatter_ops, linalg_ops}) {
       const OpList list = family();
       all.insert(all.end(), list.begin(), list.end());
     }

@@ -36,6 +36,7 @@ OpList norm_ops();
 OpList softmax_ops();
 OpList dropout_ops();
 OpList attention_ops();
+OpList lstm_ops();
 OpList update_ops();
 OpList all_finite_ops();
 

@@ -212,6 +212,8 @@ const std::map<std::string_view, std::string_view> kNotInPrograms = {
     {"ElementCount", "of unknown sizes"},
     {"EnsureShape", "of unknown sizes"},
     {"LogMatrixDeterminant", "refuses what is singular or not finite; traced in ops.Linalg"},
+    {"LstmSteps", "of layers, on CPUs; traced in ops.LstmSteps"},
+    {"LstmStepsGrad", "of layers, on CPUs; traced in ops.LstmSteps"},
     {"MatrixSolve", "refuses what is singular or not finite; traced in ops.Linalg"},
     {"MatrixTriangularSolve", "refuses what is singular or not finite; traced in ops.Linalg"},
     {"MaxPoolGradGrad", "a second derivative"},

@@ -470,10 +470,47 @@ TEST(Recurrent, MistakesAreNamed) {
   expect_error<InvalidArgumentError>([] { LSTM(0); }, "[lstm] expected a positive number of units");
   expect_error<InvalidArgumentError>([] { GRU(2, {.dropout = 1.0}); },
                                      "[gru] expected dropout rates in [0, 1), got 1");
-  const auto traced = function([&](const Tensor& sequence) { return layer(sequence); },
+  const GRU gru(5);
+  gru(x);
+  const auto traced = function([&](const Tensor& sequence) { return gru(sequence); },
                                {.input_signature = {{{2, -1, 3}, float32}}});
   expect_error<InvalidArgumentError>([&] { static_cast<void>(traced(x)); },
-                                     "[lstm] expected a known number of steps");
+                                     "[gru] expected a known number of steps");
+}
+
+TEST(Recurrent, UnknownNumbersOfStepsEqualEagerCalls) {
+  const DeviceScope cpu("/cpu:0");
+  for (const bool backwards : {false, true}) {
+    const auto layer = kinds()[0].make({.backwards = backwards});
+    const layers::Bidirectional both(Any(kinds()[0].make({.sequences = true})));
+    const nn::LSTM module(kFeatures, kUnits, {.batch_first = true, .bidirectional = backwards});
+    const auto eager = [&](const Tensor& x) {
+      GradientTape tape;
+      tape.watch(x);
+      const auto [output, state] = layer.call_with_state(x);
+      const auto [hidden, last] = module(cast(x, float32));
+      const Tensor loss = reduce_sum(square(both(x))) + reduce_sum(output * state[1]) +
+                          cast(reduce_sum(square(hidden)) + reduce_sum(std::get<1>(last)), float64);
+      return concat({reshape(loss, {1}), reshape(tape.gradient(loss, x), {-1})}, 0);
+    };
+    const auto traced = function(eager, {.input_signature = {{{-1, -1, kFeatures}, float64}}});
+    static_cast<void>(eager(random_tensor({1, 1, kFeatures})));  // builds the layers
+    for (const std::int64_t steps : {1, 3}) {
+      const Tensor x = random_tensor({2, steps, kFeatures}, 7);
+      const Tensor expected = eager(x);
+      expect_tensor(traced(x), float64, expected.shape(), values_of(expected), 1e-6);
+    }
+    const auto masked = function(
+        [&](const Tensor& x, const Tensor& mask) {
+          return layer({x, mask});
+        },
+        {.input_signature = {{{2, -1, kFeatures}, float64}, {{2, -1}, bool_}}});
+    expect_error<InvalidArgumentError>(
+        [&] {
+          static_cast<void>(masked(random_tensor({2, 2, kFeatures}), ones({2, 2}) == 1.0));
+        },
+        "expected a known number of steps");
+  }
 }
 
 TEST(Recurrent, BothDirectionsHaveKerasNames) {

@@ -31,6 +31,8 @@ const std::map<std::string_view, std::string_view> kWithoutCase = {
     {"AssignSlice", "of caches of keys and values, which have it without a public function"},
     {"BatchNormMoments", "of synchronised batch normalisation, which needs several replicas"},
     {"ElementCount", "a number that only traced functions compute"},
+    {"LstmSteps", "measured in training steps"},
+    {"LstmStepsGrad", "measured in training steps"},
     {"MaxPoolGradGrad", "a second derivative"},
     {"StepScalar", "a number that only traced updates compute"},
     {"SumToShape", "of graphs that do not know their sizes"},

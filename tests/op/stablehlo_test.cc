@@ -102,10 +102,12 @@ TEST(LoweringsOfCasesSlow, ComputeSecondDerivatives) {
 
 // Operations without a lowering, and why.
 constexpr std::string_view kLapack = "LAPACK computes it on the host",
-                           kOnHost = "a loop over times on the host";
+                           kOnHost = "a loop over times on the host",
+                           kOnCpus = "layers have it on CPUs alone";
 const std::map<std::string_view, std::string_view> kWithoutLowering = {
     {"CTCLoss", kOnHost},          {"CTCLossGrad", kOnHost},
     {"Cholesky", kLapack},         {"LogMatrixDeterminant", kLapack},
+    {"LstmSteps", kOnCpus},        {"LstmStepsGrad", kOnCpus},
     {"MatrixSolve", kLapack},      {"MatrixTriangularSolve", kLapack},
     {"PseudoInverse", kLapack},    {"Qr", kLapack},
     {"SelfAdjointEigV2", kLapack}, {"Svd", kLapack},

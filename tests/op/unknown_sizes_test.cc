@@ -136,6 +136,8 @@ const std::map<std::string_view, std::string_view> kInNoCase = {
     {"ElementCount", "in function.Dims"},
     {"EnsureShape", "in function.UnknownSizes"},
     {"Identity", "in function.RandomUnknownSizes"},
+    {"LstmSteps", "in ops.LstmSteps"},
+    {"LstmStepsGrad", "in ops.LstmSteps"},
     {"MaxPoolGradGrad", "a second derivative"},
     {"Squeeze", "in function.RandomUnknownSizes"},
     {"StepScalar", "a number that only traced updates compute"},

@@ -284,6 +284,24 @@ void matmul(KernelContext& context, const MatMul& shape, const void* a, const Te
     whole.product->run(context, {a, weights, c});
 }
 
+PackedProduct::PackedProduct(KernelContext& context, std::int64_t m, std::int64_t n, std::int64_t k,
+                             const TensorView& b) {
+  const auto key = [&] {
+    PrimitiveKey key(PrimitiveKind::kPackedMatMul, float32);
+    key.add(m, n, k);
+    return key;
+  };
+  WholePlan& plan = plan_for<WholePlan>(
+      context, key, [&] { return make_packed_matmul({.m = m, .n = n, .k = k}); });
+  product_ = plan.product.get();
+  scratchpad_ = context.scratch(product_->scratchpad_bytes());
+  b_ = plan.packing.pack(context, b);
+}
+
+void PackedProduct::operator()(const float* a, float* c) const {
+  check(product_->run_in(scratchpad_, {a, b_, c}));
+}
+
 void gemm(const Gemm& shape, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
           float* c, std::int64_t ldc) {
   const dnnl_status_t status =

@@ -76,6 +76,23 @@ struct Gemm {
 void gemm(const Gemm& shape, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
           float* c, std::int64_t ldc);
 
+class Executable;
+
+// Products c[m, n] = a[m, k] . b[k, n] in float32 with one b, which is packed once. For one kernel
+// call. REQUIRES: no size is 0.
+class PackedProduct {
+ public:
+  PackedProduct(KernelContext& context, std::int64_t m, std::int64_t n, std::int64_t k,
+                const TensorView& b);
+  void operator()(const float* a, float* c) const;
+
+ private:
+  Use use_;
+  Executable* product_;  // of the context or the thread
+  void* scratchpad_;
+  const void* b_;
+};
+
 // All three convolutions REQUIRE: no size is 0.
 // y = conv(x, kernel) + bias; `bias` may be null.
 void conv_forward(KernelContext& context, const ConvShape& conv, const void* x,

@@ -88,7 +88,13 @@ void check(dnnl_status_t status);
 
 std::unique_ptr<Executable> make_reorder(const memory::desc& from, const memory::desc& to);
 
-enum class PrimitiveKind : std::int64_t { kMatMul, kConvForward, kConvInput, kConvFilter };
+enum class PrimitiveKind : std::int64_t {
+  kMatMul,
+  kPackedMatMul,
+  kConvForward,
+  kConvInput,
+  kConvFilter
+};
 
 // The key of a cached plan: everything that the plan depends on, as integers.
 class PrimitiveKey {
